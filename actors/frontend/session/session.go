@@ -1,0 +1,247 @@
+// Package session knows, from the protocol alone, what a server still owes a client: which messages are unanswered,
+// whether a COPY is under way, whether anything was sent since the last Sync, and so whether the transaction is over and
+// the server connection may go to somebody else.
+//
+// It is pure: no clock, no I/O, no bytes. The relay feeds it the type of every message that it forwards.
+//
+// A Tracker keeps the client's messages in the order sent and strikes each out when the server answers it:
+//
+//	Parse    -> ParseComplete                         Query        -> ReadyForQuery
+//	Bind     -> BindComplete                          Sync         -> ReadyForQuery
+//	Close    -> CloseComplete                         FunctionCall -> ReadyForQuery
+//	Describe -> RowDescription | NoData
+//	Execute  -> CommandComplete | EmptyQueryResponse | PortalSuspended
+//
+// An ErrorResponse to an extended-protocol message strikes out everything up to the next Sync, simple Queries included,
+// because the server skips them (PostgreSQL manual, "Extended Query"). During COPY FROM STDIN the server ignores Sync and
+// Flush (CopyGetData in copyfromparse.c), so these are struck out too. A message that does not answer the oldest open one
+// is a desync: nobody can say any more what belongs to whom, and both connections must be closed.
+package session
+
+// Tracker follows one client and the server connection it holds. The zero value is not ready: call Reset.
+type Tracker struct {
+	open     queue
+	status   byte // of the last ReadyForQuery: 'I', 'T' or 'E'
+	copying  copyState
+	unsynced bool // extended-protocol messages were sent after the last Sync, Query or FunctionCall
+	skipping bool // the server skips everything until a Sync that has not been sent yet
+	pinned   bool // the accounting is not certain any more, or CopyBoth: never idle again
+}
+
+type copyState uint8
+
+const (
+	noCopy copyState = iota
+	copyIn
+	copyInEnded // CopyDone or CopyFail was sent, the server has not answered it
+	copyOut
+)
+
+// dataMark stands in the queue for CopyData sent before the server said CopyInResponse, endMark for CopyDone or CopyFail.
+const (
+	dataMark = 'd'
+	endMark  = 'c'
+)
+
+// Reset prepares the tracker for a server connection at rest.
+func (t *Tracker) Reset() {
+	*t = Tracker{status: 'I'}
+}
+
+// Status is the transaction status the server reported last: 'I' idle, 'T' in a transaction, 'E' in a failed one.
+func (t *Tracker) Status() byte { return t.status }
+
+// Outstanding is the number of messages sent and not answered.
+func (t *Tracker) Outstanding() int { return t.open.len() }
+
+// Idle reports whether the server owes nothing and holds no transaction: nothing unanswered, nothing sent since the last
+// Sync, no COPY, status 'I'. The other half of the rule, both directions at a message boundary, is the relay's.
+func (t *Tracker) Idle() bool {
+	return t.open.n == 0 && t.status == 'I' && !t.unsynced && !t.skipping && t.copying == noCopy && !t.pinned
+}
+
+// AtRest is Idle whatever the transaction status: nothing is on its way in either direction.
+func (t *Tracker) AtRest() bool {
+	return t.open.n == 0 && !t.unsynced && !t.skipping && t.copying == noCopy && !t.pinned
+}
+
+// CopyingIn reports whether the server waits for CopyData from the client.
+func (t *Tracker) CopyingIn() bool { return t.copying == copyIn }
+
+// NeedsSync reports whether the server will not come to rest without a Sync.
+func (t *Tracker) NeedsSync() bool { return t.unsynced || t.skipping }
+
+// Pinned reports whether the accounting has become uncertain (or CopyBoth is on): the connection cannot be shared again.
+func (t *Tracker) Pinned() bool { return t.pinned }
+
+// Sent notes a client message of type typ. It reports false when no client may send such a message here.
+func (t *Tracker) Sent(typ byte) bool {
+	switch typ {
+	case 'Q', 'F':
+		t.unsynced = false
+		if !t.skipping {
+			t.open.push(typ)
+		}
+	case 'S':
+		t.sentSync()
+	case 'P', 'B', 'D', 'C', 'E':
+		t.unsynced = true
+		if !t.skipping {
+			t.open.push(typ)
+		}
+	case 'd':
+		if t.copying == noCopy && !t.skipping && t.open.n > 0 && t.open.last() != dataMark {
+			t.open.push(dataMark)
+		}
+	case 'c', 'f':
+		if t.copying == copyIn {
+			t.copying = copyInEnded
+		} else if t.copying == noCopy && !t.skipping && t.open.n > 0 {
+			t.open.push(endMark)
+		}
+	case 'H':
+	default:
+		return false
+	}
+	return true
+}
+
+func (t *Tracker) sentSync() {
+	if t.copying == copyIn {
+		// Ignored by the server unless the COPY has failed meanwhile; which of the two cannot be known before its
+		// answer, and then it is too late to tell the answers apart.
+		t.pinned = true
+		return
+	}
+	t.unsynced, t.skipping = false, false
+	t.open.push('S')
+}
+
+// Received notes a server message of type typ other than ReadyForQuery. It reports false on a desync.
+func (t *Tracker) Received(typ byte) bool {
+	switch typ {
+	case 'D', 'd', 'c', 'N', 'S', 'A', 't':
+		return true // rows, copy data, notices, parameters, notifications, parameter descriptions answer nothing
+	case 'E':
+		t.failed()
+		return true
+	}
+	head := t.head()
+	switch typ {
+	case '1':
+		return t.strike(head, 'P')
+	case '2':
+		return t.strike(head, 'B')
+	case '3':
+		return t.strike(head, 'C')
+	case 'n':
+		return t.strike(head, 'D')
+	case 'T':
+		return head == 'Q' || t.strike(head, 'D')
+	case 'C', 'I':
+		t.copying = noCopy
+		return head == 'Q' || t.strike(head, 'E')
+	case 's':
+		return t.strike(head, 'E')
+	case 'V':
+		return head == 'F'
+	case 'G':
+		return t.copyInStarted(head)
+	case 'H':
+		t.copying = copyOut
+		return head == 'Q' || head == 'E'
+	case 'W':
+		t.pinned = true
+		return head == 'Q' || head == 'E'
+	}
+	return false
+}
+
+// Ready notes ReadyForQuery with its status. It reports false on a desync.
+func (t *Tracker) Ready(status byte) bool {
+	switch t.head() {
+	case 'Q', 'S', 'F':
+	default:
+		return false
+	}
+	if status != 'I' && status != 'T' && status != 'E' {
+		return false
+	}
+	t.open.pop()
+	t.copying = noCopy
+	t.status = status
+	// Marks of COPY messages that came too late to matter answer nothing.
+	t.head()
+	return true
+}
+
+// head is the oldest open message, 0 if none; marks at the head are dropped, since nothing answers them.
+func (t *Tracker) head() byte {
+	for t.open.n > 0 {
+		h := t.open.first()
+		if h != dataMark && h != endMark {
+			return h
+		}
+		t.open.pop()
+	}
+	return 0
+}
+
+func (t *Tracker) strike(head, want byte) bool {
+	if head != want {
+		return false
+	}
+	t.open.pop()
+	return true
+}
+
+// failed strikes out what the server skips after an error.
+func (t *Tracker) failed() {
+	t.copying = noCopy
+	switch t.head() {
+	case 'P', 'B', 'D', 'C', 'E':
+	default:
+		return
+	}
+	for t.open.n > 0 {
+		if t.open.first() == 'S' {
+			return
+		}
+		t.open.pop()
+	}
+	t.skipping = true
+}
+
+// copyInStarted strikes out the Syncs that the server reads, and ignores, while it waits for copy data.
+func (t *Tracker) copyInStarted(head byte) bool {
+	if head != 'Q' && head != 'E' {
+		return false
+	}
+	t.copying = copyIn
+	t.open.pop()
+	rest := t.open.drain()
+	t.open.push(head)
+	data := false
+	for i, m := range rest {
+		if m == endMark {
+			t.copying = copyInEnded
+			for _, m := range rest[i+1:] {
+				t.open.push(m)
+			}
+			return true
+		}
+		switch m {
+		case 'S':
+			// Certain before the first CopyData; after it the COPY may have failed, and the Sync be answered.
+			t.pinned = t.pinned || data
+		case dataMark:
+			data = true
+		default:
+			t.pinned = true // PostgreSQL fails the COPY on it: whatever follows cannot be told apart here
+		}
+	}
+	if head == 'E' {
+		t.unsynced = true // the Sync that was ignored does not count
+	}
+	return true
+}
