@@ -1,0 +1,333 @@
+package pgcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
+)
+
+// Mode is how a server is told to stop (pg_ctl's words).
+type Mode syscall.Signal
+
+// The modes.
+const (
+	Smart     = Mode(syscall.SIGTERM) // waits for the clients to leave
+	Fast      = Mode(syscall.SIGINT)  // ends the clients' sessions, writes a checkpoint
+	Immediate = Mode(syscall.SIGQUIT) // as after a crash, but every process goes in order
+)
+
+// startLimit bounds the wait for a server to take connections, on top of the caller's context.
+const startLimit = 60 * time.Second
+
+// Node is one server of a cluster.
+type Node struct {
+	Name      string
+	Host      string // "127.0.0.1"
+	Port      int    // the same over restarts
+	SocketDir string // folder of the unix socket .s.PGSQL.Port
+	DataDir   string
+	BinDir    string // initdb, pg_ctl, postgres; psql and the rest only where the version is the operating system's own
+
+	c         *Cluster
+	following *Node
+	cmd       *exec.Cmd
+	gone      chan struct{} // closed when the postmaster of cmd has been reaped
+	frozen    bool
+}
+
+// Addr is host:port.
+func (n *Node) Addr() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
+
+// URL is a connection string over TCP. An empty password is left out.
+func (n *Node) URL(user, password, database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User(user), Host: n.Addr(), Path: "/" + database, RawQuery: "sslmode=disable"}
+	if password != "" {
+		u.User = url.UserPassword(user, password)
+	}
+	return u.String()
+}
+
+// PID is the postmaster's process id, 0 when the server is not running.
+func (n *Node) PID() int {
+	if !n.Running() {
+		return 0
+	}
+	return n.cmd.Process.Pid
+}
+
+// Running reports whether the postmaster exists, frozen or not.
+func (n *Node) Running() bool {
+	if n.cmd == nil {
+		return false
+	}
+	select {
+	case <-n.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// Frozen reports whether the server is stopped by Freeze.
+func (n *Node) Frozen() bool { return n.frozen && n.Running() }
+
+// Start starts the server and returns when it takes connections (with hot_standby = off: when it replays). It fails with
+// the end of the log when the server gives up or is not ready within a minute or ctx.
+func (n *Node) Start(ctx context.Context) error {
+	if n.Running() {
+		return fmt.Errorf("start %s: it is running", n.Name)
+	}
+	log, err := os.OpenFile(n.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	// The server outlives ctx: ctx is about the start.
+	cmd := n.c.as.command(context.WithoutCancel(ctx), filepath.Join(n.BinDir, "postgres"), "-D", n.DataDir)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", n.Name, err)
+	}
+	n.cmd, n.gone, n.frozen = cmd, make(chan struct{}), false
+	go func(gone chan struct{}) { // ends with the postmaster
+		cmd.Wait() //nolint:errcheck // how a postmaster exits says nothing its log does not
+		close(gone)
+	}(n.gone)
+
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if err := poll(ctx, n.ready); err != nil {
+		n.Kill()
+		return fmt.Errorf("start PostgreSQL %s on %s: %w\n%s", n.Name, n.Addr(), err, tail(n.Log(), 15))
+	}
+	return nil
+}
+
+// ready reads the state that the postmaster keeps in the last line of postmaster.pid, as pg_ctl does.
+func (n *Node) ready() (bool, error) {
+	if !n.Running() {
+		return false, errors.New("the server ended")
+	}
+	lines := n.pidFile()
+	if len(lines) < 8 || lines[0] != strconv.Itoa(n.cmd.Process.Pid) {
+		return false, nil
+	}
+	state := strings.TrimSpace(lines[7])
+	return state == "ready" || state == "standby" && n.c.opts.Conf["hot_standby"] == "off", nil
+}
+
+func (n *Node) pidFile() []string {
+	b, err := os.ReadFile(filepath.Join(n.DataDir, "postmaster.pid"))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(string(b), "\n")
+}
+
+// Stop stops the server, thawing it first, and waits until it is gone or ctx ends. A server that is not running is left
+// alone.
+func (n *Node) Stop(ctx context.Context, mode Mode) error {
+	if !n.Running() {
+		return nil
+	}
+	if err := errors.Join(n.Thaw(), n.signal(syscall.Signal(mode))); err != nil {
+		return err
+	}
+	select {
+	case <-n.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop %s: %w", n.Name, ctx.Err())
+	}
+}
+
+// Restart is Stop in Fast mode and Start.
+func (n *Node) Restart(ctx context.Context) error {
+	if err := n.Stop(ctx, Fast); err != nil {
+		return err
+	}
+	return n.Start(ctx)
+}
+
+// Kill ends every process of the server with SIGKILL and waits until the postmaster is gone. The clients' sockets close.
+func (n *Node) Kill() error {
+	if !n.Running() {
+		return nil
+	}
+	children, err := n.halt()
+	if err != nil {
+		return err
+	}
+	for _, pid := range children {
+		if err := kill(pid, syscall.SIGKILL); err != nil {
+			return err
+		}
+	}
+	if err := n.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-n.gone
+	n.frozen = false
+	// While one of them is left a restart would find the shared memory in use.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return poll(ctx, func() (bool, error) { return !slices.ContainsFunc(children, exists), nil })
+}
+
+// Freeze stops every process of the server with SIGSTOP. The kernel still completes TCP handshakes for it.
+func (n *Node) Freeze() error {
+	if !n.Running() {
+		return fmt.Errorf("freeze %s: it is not running", n.Name)
+	}
+	children, err := n.halt()
+	if err != nil {
+		return err
+	}
+	n.frozen = true
+	for _, pid := range children {
+		if err := kill(pid, syscall.SIGSTOP); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Thaw lets a frozen server go on. One that is not frozen is left alone.
+func (n *Node) Thaw() error {
+	if !n.Frozen() {
+		return nil
+	}
+	n.frozen = false
+	for _, pid := range descendants(n.cmd.Process.Pid) {
+		if err := kill(pid, syscall.SIGCONT); err != nil {
+			return err
+		}
+	}
+	return n.signal(syscall.SIGCONT)
+}
+
+// halt stops the postmaster, so that no child is born any more, and returns its children.
+func (n *Node) halt() ([]int, error) {
+	if err := n.signal(syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	for n.Running() && !stopped(n.cmd.Process.Pid) {
+		time.Sleep(time.Millisecond)
+	}
+	return descendants(n.cmd.Process.Pid), nil
+}
+
+func (n *Node) signal(sig syscall.Signal) error {
+	if err := n.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s to %s: %w", sig, n.Name, err)
+	}
+	return nil
+}
+
+// Promote makes a standby the primary and waits until it takes writes. The other nodes keep following whom they followed:
+// see Follow.
+func (n *Node) Promote(ctx context.Context) error {
+	var done bool
+	if err := n.QueryRow(ctx, "SELECT pg_promote(true, 60)", &done); err != nil {
+		return fmt.Errorf("promote %s: %w", n.Name, err)
+	}
+	if !done {
+		return fmt.Errorf("promote %s: not promoted within a minute", n.Name)
+	}
+	n.following, n.c.primary = nil, n
+	return nil
+}
+
+// Follow makes the node a standby of another one of its cluster and restarts it if it is running. A former primary can
+// follow only if it has nothing that the new one lacks, that is, after a clean stop; else use Rebuild.
+func (n *Node) Follow(ctx context.Context, primary *Node) error {
+	running := n.Running()
+	if err := n.Stop(ctx, Fast); err != nil {
+		return err
+	}
+	if err := n.follow(primary); err != nil || !running {
+		return err
+	}
+	return n.Start(ctx)
+}
+
+// Exec runs statements on the server as Superuser in the database postgres, each on its own.
+func (n *Node) Exec(ctx context.Context, sql ...string) error {
+	conn, err := n.Connect(ctx, "postgres")
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	for _, s := range sql {
+		if _, err := conn.Exec(ctx, s); err != nil {
+			return fmt.Errorf("%s: %s: %w", n.Name, s, err)
+		}
+	}
+	return nil
+}
+
+// QueryRow runs one query as Superuser in the database postgres and scans its only row.
+func (n *Node) QueryRow(ctx context.Context, sql string, into ...any) error {
+	conn, err := n.Connect(ctx, "postgres")
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if err := conn.QueryRow(ctx, sql).Scan(into...); err != nil {
+		return fmt.Errorf("%s: %s: %w", n.Name, sql, err)
+	}
+	return nil
+}
+
+// Connect opens a connection as Superuser over the unix socket, which no pg_hba line of a test's affects unless it is a
+// "local" one. The caller closes it.
+func (n *Node) Connect(ctx context.Context, database string) (*pgx.Conn, error) {
+	q := url.Values{"host": {n.SocketDir}, "port": {strconv.Itoa(n.Port)}, "user": {Superuser}, "sslmode": {"disable"}}
+	conn, err := pgx.Connect(ctx, "postgres:///"+url.PathEscape(database)+"?"+q.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", n.Name, err)
+	}
+	return conn, nil
+}
+
+// Log is everything the server has logged so far.
+func (n *Node) Log() string {
+	b, err := os.ReadFile(n.logFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func (n *Node) logFile() string { return filepath.Join(n.c.Dir, n.Name+".log") }
+
+// discard ends the server for good.
+func (n *Node) discard(ctx context.Context) error {
+	err := n.Stop(ctx, Immediate)
+	if err != nil {
+		err = n.Kill()
+	}
+	// A postmaster that was killed leaves a System V segment, named in the pid file that it left too.
+	if lines := n.pidFile(); len(lines) > 6 {
+		if f := strings.Fields(lines[6]); len(f) == 2 {
+			if id, convErr := strconv.Atoi(f[1]); convErr == nil {
+				unix.SysvShmCtl(id, unix.IPC_RMID, nil) //nolint:errcheck // it may be gone already
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,180 @@
+package pgcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// account is the operating system user that servers run as: PostgreSQL refuses to run as root.
+type account struct {
+	uid, gid   int
+	credential *syscall.Credential // nil: as we are
+}
+
+// serverAccount is the postgres user when we are root, else ourselves.
+func serverAccount() (account, error) {
+	if os.Getuid() != 0 {
+		return account{uid: os.Getuid(), gid: os.Getgid()}, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return account{}, fmt.Errorf("PostgreSQL does not run as root and there is no user postgres (Debian: apt-get install postgresql): %w", err)
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	if err := errors.Join(err1, err2); err != nil {
+		return account{}, err
+	}
+	return account{uid, gid, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
+}
+
+// command prepares a program that runs as the account, in a process group of its own (a Ctrl-C at the terminal is ours to
+// handle), without any PG* variable of ours.
+func (a account) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential, Setpgid: true}
+	cmd.Dir = "/"
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "PG") && !strings.HasPrefix(kv, "LC_") && !strings.HasPrefix(kv, "LANG") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.Env = append(cmd.Env, "LC_ALL=C")
+	return cmd
+}
+
+func (a account) own(path string) error { return os.Chown(path, a.uid, a.gid) }
+
+// poll calls ready every few milliseconds until it reports true or an error, or ctx ends.
+func poll(ctx context.Context, ready func() (bool, error)) error {
+	t := time.NewTicker(10 * time.Millisecond)
+	defer t.Stop()
+	for {
+		ok, err := ready()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.C:
+		}
+	}
+}
+
+// freePort finds a port nobody listens on. It looks below the range that the kernel takes clients' ports from: a server
+// that is stopped for a while must find its port free when it comes back.
+func freePort() (int, error) {
+	for range 200 {
+		port := 14000 + rand.IntN(18000)
+		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		return port, l.Close()
+	}
+	return 0, errors.New("no free port between 14000 and 32000")
+}
+
+// descendants lists the children of a process and theirs. Every process of a PostgreSQL server makes itself the leader
+// of a process group, so that a signal to the postmaster's group would reach the postmaster alone.
+func descendants(pid int) []int {
+	if pid <= 1 {
+		return nil // never everybody
+	}
+	parents := make(map[int][]int)
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		_, rest, ok := strings.Cut(string(b), ") ") // the name in parentheses may hold anything but is followed by this
+		fields := strings.Fields(rest)
+		if !ok || len(fields) < 2 {
+			continue
+		}
+		child, err1 := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		parent, err2 := strconv.Atoi(fields[1])
+		if err1 == nil && err2 == nil {
+			parents[parent] = append(parents[parent], child)
+		}
+	}
+	all := parents[pid]
+	for i := 0; i < len(all); i++ {
+		all = append(all, parents[all[i]]...)
+	}
+	return all
+}
+
+// sentinel is a small shell that outlives us when we are killed, sees its standard input end, and then stops the servers
+// that run in the cluster's folder and removes the folder. It asks for the working folder before it believes a pid file.
+const sentinel = `
+dir=$1
+cat >/dev/null
+for pidfile in "$dir"/*/postmaster.pid; do
+	[ -f "$pidfile" ] || continue
+	data=${pidfile%/postmaster.pid}
+	pid=$(head -n 1 "$pidfile")
+	[ "$(readlink "/proc/$pid/cwd")" = "$data" ] || continue
+	for child in $(cat "/proc/$pid/task/$pid/children" 2>/dev/null); do kill -CONT "$child" 2>/dev/null; done
+	kill -CONT "$pid"
+	kill -QUIT "$pid"
+	n=0
+	while [ -d "/proc/$pid" ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done
+	[ -d "/proc/$pid" ] && kill -KILL "$pid"
+done
+rm -rf "$dir"
+`
+
+// startSentinel starts the sentinel of a folder. The returned function ends it: the sentinel then finds nothing to stop
+// and removes what is left of the folder.
+func startSentinel(dir string) (end func() error, err error) {
+	cmd := exec.Command("/bin/sh", "-c", sentinel, "fencepost-pgcluster-sentinel", dir)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the sentinel: %w", err)
+	}
+	return func() error { return errors.Join(in.Close(), cmd.Wait()) }, nil
+}
+
+// kill sends a signal to a process that may have ended.
+func kill(pid int, sig syscall.Signal) error {
+	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal %s to process %d: %w", sig, pid, err)
+	}
+	return nil
+}
+
+// exists reports whether a process runs; a dead one that nobody has reaped does not count.
+func exists(pid int) bool { return !strings.Contains("ZX", processState(pid)) }
+
+// stopped reports whether a process is stopped by a signal.
+func stopped(pid int) bool { return processState(pid) == "T" }
+
+// processState is the state letter of /proc/PID/stat, "X" when there is no such process.
+func processState(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "X"
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	state, _, _ := strings.Cut(rest, " ")
+	return state
+}
