@@ -1,0 +1,115 @@
+package wire
+
+import (
+	"encoding/binary"
+
+	"fencepost/pgerr"
+)
+
+// Fields are the fields of an ErrorResponse or NoticeResponse that a pooler looks at. They point into the body they
+// were read from; those that are absent are nil.
+type Fields struct {
+	Severity []byte // V where the server sends it (never translated), else S
+	Code     []byte
+	Message  []byte
+	Detail   []byte
+	Hint     []byte
+}
+
+// ErrorFields reads the body of an ErrorResponse or NoticeResponse. ok is false when the body is not a list of fields
+// with its terminator at the end; what was read until then is returned. It does not allocate.
+func ErrorFields(body []byte) (f Fields, ok bool) {
+	var localized []byte
+	for len(body) > 0 && body[0] != 0 {
+		value, rest, found := cutString(body[1:])
+		if !found {
+			break
+		}
+		switch body[0] {
+		case 'S':
+			localized = value
+		case 'V':
+			f.Severity = value
+		case 'C':
+			f.Code = value
+		case 'M':
+			f.Message = value
+		case 'D':
+			f.Detail = value
+		case 'H':
+			f.Hint = value
+		}
+		body = rest
+	}
+	if f.Severity == nil {
+		f.Severity = localized
+	}
+	return f, len(body) == 1 && body[0] == 0
+}
+
+// ParseError reads the body of an ErrorResponse into an error that owns its strings, to pass it on later. A body that
+// is malformed, or lacks code or message, still gives a whole error (see pgerr.FromServer).
+func ParseError(body []byte) *pgerr.Error {
+	f, _ := ErrorFields(body)
+	return pgerr.FromServer(string(f.Severity), string(f.Code), string(f.Message), string(f.Detail), string(f.Hint))
+}
+
+// ParameterStatus reads the body of a ParameterStatus; name and value point into it. ok is false when it is not two
+// strings. It does not allocate.
+func ParameterStatus(body []byte) (name, value []byte, ok bool) {
+	name, rest, ok := cutString(body)
+	if !ok {
+		return nil, nil, false
+	}
+	value, rest, ok = cutString(rest)
+	if !ok || len(rest) != 0 || len(name) == 0 {
+		return nil, nil, false
+	}
+	return name, value, true
+}
+
+// CommandTag reads the body of a CommandComplete; tag points into it.
+func CommandTag(body []byte) (tag []byte, ok bool) { return wholeString(body) }
+
+// QueryText reads the body of a Query; sql points into it.
+func QueryText(body []byte) (sql []byte, ok bool) { return wholeString(body) }
+
+// wholeString is body without its zero byte, if that is its only one and at its end.
+func wholeString(body []byte) ([]byte, bool) {
+	s, rest, ok := cutString(body)
+	if !ok || len(rest) != 0 {
+		return nil, false
+	}
+	return s, true
+}
+
+// TransactionStatus reads the body of a ReadyForQuery: 'I', 'T' or 'E'. ok is false for anything else.
+func TransactionStatus(body []byte) (status byte, ok bool) {
+	if len(body) != 1 {
+		return 0, false
+	}
+	switch body[0] {
+	case 'I', 'T', 'E':
+		return body[0], true
+	}
+	return 0, false
+}
+
+// BackendKey reads the body of a BackendKeyData; the secret is a copy. ok is false when the secret has not 4 to 256
+// bytes.
+func BackendKey(body []byte) (key CancelKey, ok bool) {
+	const pidSize = 4
+	if len(body) < pidSize+minSecret || len(body) > pidSize+maxSecret {
+		return CancelKey{}, false
+	}
+	return CancelKey{PID: binary.BigEndian.Uint32(body), Secret: append([]byte(nil), body[pidSize:]...)}, true
+}
+
+// AuthRequest reads the body of an Authentication message: which request (AuthOk and so on) and its data, which points
+// into the body.
+func AuthRequest(body []byte) (request uint32, data []byte, ok bool) {
+	if len(body) < 4 {
+		return 0, nil, false
+	}
+	return binary.BigEndian.Uint32(body), body[4:], true
+}
