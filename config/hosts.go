@@ -1,0 +1,75 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// hosts decodes a list of hosts: strings, or tables with addr and role. The value of a problem is never shown: a
+// connection string written here by mistake may hold a password.
+func (r *reader) hosts(raw any, at []string) []Host {
+	var elements []any
+	switch list := raw.(type) {
+	case []any:
+		elements = list
+	case []map[string]any: // the library's type for tables only
+		for _, table := range list {
+			elements = append(elements, table)
+		}
+	default:
+		r.problem(`must be a list, such as ["127.0.0.1:5432"]`, nil, at...)
+		return nil
+	}
+	var hosts []Host
+	for _, element := range elements {
+		host, rule := parseHost(element)
+		if rule != "" {
+			r.problem(rule, nil, at...)
+		}
+		hosts = append(hosts, host)
+	}
+	switch {
+	case len(hosts) == 0:
+		r.problem(`must name a host, such as ["127.0.0.1:5432"]`, nil, at...)
+	case len(hosts) > 1:
+		r.problem(fmt.Sprintf("must name one host, not %d: this version does not choose between hosts", len(hosts)), nil, at...)
+	}
+	return hosts
+}
+
+func parseHost(raw any) (Host, string) {
+	switch written := raw.(type) {
+	case string:
+		addr, ok := parseAddr(written)
+		if !ok {
+			return Host{}, `must be addresses: "host:port", "[ipv6]:port" or "/directory" of a Unix socket; without a port 5432`
+		}
+		return Host{Addr: addr, Role: RoleAny}, ""
+	case map[string]any:
+		for _, key := range sortedKeys(written) {
+			if key != "addr" && key != "role" {
+				return Host{}, fmt.Sprintf("must have nothing but addr and role in a host, not %s", key)
+			}
+		}
+		host, rule := parseHost(written["addr"])
+		if _, nested := written["addr"].(string); !nested {
+			return Host{}, "must have an addr that is a string in each host"
+		}
+		if role, ok := written["role"]; ok && rule == "" {
+			host.Role, rule = parseRole(role)
+		}
+		return host, rule
+	}
+	return Host{}, `must be addresses such as "127.0.0.1:5432", or tables such as { addr = "127.0.0.1:5432" }`
+}
+
+func parseRole(raw any) (Role, string) {
+	word, _ := raw.(string)
+	switch role := Role(word); {
+	case role == RoleAny:
+		return role, ""
+	case slices.Contains(role.words(), word):
+		return role, fmt.Sprintf(`must have the role "any": this version has no %q, it does not ask servers whether they are primaries`, word)
+	}
+	return RoleAny, "must have a role out of " + quotedList(RoleAny.words())
+}

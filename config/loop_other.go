@@ -1,0 +1,5 @@
+//go:build !linux
+
+package config
+
+const hasEpoll = false

@@ -1,0 +1,130 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Problem is one thing wrong with a settings file.
+type Problem struct {
+	// Key is the full key, such as fencepost.listen_port or databases."*".shard. Empty when the file is not TOML.
+	Key string
+	// Value as it was written. Empty when there is none or when it might be a secret.
+	Value string
+	// Rule is what the value breaks, as half a sentence.
+	Rule string
+	// Line in the file, from 1; 0 when unknown.
+	Line int
+
+	path []string
+}
+
+// Problems is everything wrong with a settings file, in the order of its lines.
+type Problems struct {
+	Path string
+	List []Problem
+}
+
+// Error returns one line per problem: path:line: key = value: rule.
+func (p *Problems) Error() string {
+	lines := make([]string, len(p.List))
+	for i, problem := range p.List {
+		var b strings.Builder
+		b.WriteString(p.Path)
+		if problem.Line > 0 {
+			fmt.Fprintf(&b, ":%d", problem.Line)
+		}
+		b.WriteString(": ")
+		if problem.Key != "" {
+			b.WriteString(problem.Key)
+			if problem.Value != "" {
+				b.WriteString(" = " + problem.Value)
+			}
+			b.WriteString(": ")
+		}
+		b.WriteString(problem.Rule)
+		lines[i] = b.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// report makes the error of a file with problems.
+func (r *reader) report() *Problems {
+	locate(r.data, r.problems)
+	slices.SortStableFunc(r.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Rule, b.Rule))
+	})
+	return &Problems{Path: r.path, List: r.problems}
+}
+
+// locate fills in the lines of problems. The library tells a key's position only in errors, so a decode that always fails
+// is made for each; a problem of a key that is missing gets the line of the section it should be in.
+func locate(data []byte, problems []Problem) {
+	var top map[string]toml.Primitive
+	md, err := toml.Decode(string(data), &top)
+	if err != nil {
+		return // not TOML: its only problem has a line already
+	}
+	for i := range problems {
+		if problems[i].Line == 0 {
+			problems[i].Line = lineOf(&md, top, problems[i].path)
+		}
+	}
+}
+
+func lineOf(md *toml.MetaData, table map[string]toml.Primitive, path []string) int {
+	line := 0
+	for _, key := range path {
+		value, ok := table[key]
+		if !ok {
+			break
+		}
+		var failed toml.ParseError
+		if errors.As(md.PrimitiveDecode(value, &nowhere{}), &failed) && failed.Position.Line > 0 {
+			line = failed.Position.Line
+		}
+		table = nil
+		if md.PrimitiveDecode(value, &table) != nil {
+			break
+		}
+	}
+	return line
+}
+
+// nowhere is a destination no value can be decoded into.
+type nowhere struct{}
+
+var errNowhere = errors.New("nowhere")
+
+// UnmarshalTOML implements toml.Unmarshaler.
+func (*nowhere) UnmarshalTOML(any) error { return errNowhere }
+
+// secretWords mark lines whose text must not get into a message.
+var secretWords = []string{"pass", "pwd", "secret", "scram", "md5"}
+
+// syntaxProblem turns the library's error for something that is not TOML into a Problem. Its message may quote what
+// stands in the file, so it is left out when the line, or the key before it, looks as if it held a secret.
+func syntaxProblem(data []byte, err error) Problem {
+	var failed toml.ParseError
+	if !errors.As(err, &failed) {
+		return Problem{Rule: "not valid TOML"}
+	}
+	line := failed.Position.Line
+	text := failed.LastKey
+	lines := strings.Split(string(data), "\n")
+	for i := max(line-2, 0); i < min(line+1, len(lines)); i++ {
+		text += lines[i]
+	}
+	text = strings.ToLower(text)
+	for _, word := range secretWords {
+		if strings.Contains(text, word) {
+			return Problem{Rule: "not valid TOML (details are left out, they might show a secret)", Line: line}
+		}
+	}
+	return Problem{Rule: "not valid TOML: " + strings.ToValidUTF8(failed.Message, "?"), Line: line}
+}

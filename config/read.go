@@ -1,0 +1,190 @@
+package config
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// reader turns the bytes of one file into a Config and collects what is wrong with them.
+type reader struct {
+	path     string
+	data     []byte
+	secrets  secretSource
+	file     map[string]any
+	problems []Problem
+}
+
+// problem notes that the value at path breaks rule. value is shown unless it is nil.
+func (r *reader) problem(rule string, value any, path ...string) {
+	p := Problem{Key: toml.Key(path).String(), Rule: rule, path: path}
+	if value != nil {
+		p.Value = writtenValue(value)
+	}
+	r.problems = append(r.problems, p)
+}
+
+// sections are the tables of a file.
+var sections = []string{"fencepost", "shards", "databases", "users"}
+
+// read decodes and validates everything. The result is meaningful only if no problem was found.
+func (r *reader) read() *Config {
+	c := &Config{
+		Path: r.path, Fencepost: Default(),
+		Shards: map[string]*Shard{}, Databases: map[string]*Database{}, Users: map[string]*User{},
+	}
+	if _, err := toml.Decode(string(r.data), &r.file); err != nil {
+		r.problems = append(r.problems, syntaxProblem(r.data, err))
+		return c
+	}
+	for _, name := range sortedKeys(r.file) {
+		if !slices.Contains(sections, name) {
+			r.problem(unknownKey(name, sections, "section"), nil, name)
+		}
+	}
+	if raw, ok := r.file["fencepost"]; ok {
+		if table, ok := r.table(raw, "fencepost"); ok {
+			r.section(&c.Fencepost, fencepostSettings, table, "fencepost")
+		}
+	}
+	for name, table := range r.named("shards") {
+		c.Shards[name] = &Shard{Name: name}
+		r.section(c.Shards[name], shardSettings, table, "shards", name)
+	}
+	for name, table := range r.named("databases") {
+		c.Databases[name] = &Database{Name: name}
+		r.section(c.Databases[name], databaseSettings, table, "databases", name)
+	}
+	for name, table := range r.named("users") {
+		c.Users[name] = &User{Name: name}
+		r.section(c.Users[name], userSettings, table, "users", name)
+	}
+	r.validate(c)
+	return c
+}
+
+// table returns raw as a table or notes a problem. The value is not shown: it may be a connection string or a password.
+func (r *reader) table(raw any, path ...string) (map[string]any, bool) {
+	table, ok := raw.(map[string]any)
+	if !ok {
+		r.problem("must be a section: ["+toml.Key(path).String()+"]", nil, path...)
+	}
+	return table, ok
+}
+
+// named returns the tables below a section such as [databases], by name.
+func (r *reader) named(section string) map[string]map[string]any {
+	found := map[string]map[string]any{}
+	raw, ok := r.file[section]
+	if !ok {
+		return found
+	}
+	all, ok := raw.(map[string]any)
+	if !ok {
+		r.problem("must be sections: ["+section+".NAME]", nil, section)
+		return found
+	}
+	for _, name := range sortedKeys(all) {
+		if table, ok := r.table(all[name], section, name); ok {
+			found[name] = table
+		}
+	}
+	return found
+}
+
+// section decodes one table into the struct that dst points to.
+func (r *reader) section(dst any, known []setting, table map[string]any, path ...string) {
+	into := reflect.ValueOf(dst).Elem()
+	for _, key := range sortedKeys(table) {
+		at := append(slices.Clone(path), key)
+		i := slices.IndexFunc(known, func(s setting) bool { return s.key == key })
+		if i < 0 {
+			keys := make([]string, len(known))
+			for i, s := range known {
+				keys[i] = s.key
+			}
+			r.problem(unknownKey(key, keys, "key"), nil, at...)
+			continue
+		}
+		r.value(into.Field(known[i].index), known[i], table[key], at)
+	}
+}
+
+// value decodes one value into its field.
+func (r *reader) value(field reflect.Value, s setting, raw any, at []string) {
+	switch p := field.Addr().Interface().(type) {
+	case *Secret:
+		written, ok := raw.(string)
+		if !ok {
+			r.problem("must be a string", nil, at...)
+			return
+		}
+		secret, rule := resolveSecret(written, r.secrets)
+		if rule != "" {
+			r.problem(rule, nil, at...)
+		}
+		*p = secret
+	case *[]Host:
+		*p = r.hosts(raw, at)
+	default:
+		if rule := setValue(field, s, raw); rule != "" {
+			r.problem(rule, raw, at...)
+		} else if rule := formRule(s.key, formatValue(field.Interface()), field.Interface()); rule != "" {
+			r.problem(rule, raw, at...)
+		}
+	}
+}
+
+// unknownKey is the rule for a name that is not in known, with the nearest one that is.
+func unknownKey(name string, known []string, what string) string {
+	if near, ok := nearest(name, known); ok {
+		return "unknown " + what + ", did you mean " + near + "?"
+	}
+	return "unknown " + what
+}
+
+// nearest finds the word in known that name was most likely meant to be: few letters differ, or one holds the other.
+func nearest(name string, known []string) (string, bool) {
+	name = strings.ToLower(name)
+	best, least := "", len(name)/3+1
+	for _, word := range known {
+		if d := distance(name, word); d < least || d == least && best == "" {
+			best, least = word, d
+		}
+	}
+	if best != "" {
+		return best, true
+	}
+	for _, word := range known {
+		if len(name) > 3 && (strings.Contains(word, name) || strings.Contains(name, word)) {
+			return word, true
+		}
+	}
+	return "", false
+}
+
+// distance is Levenshtein's, in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

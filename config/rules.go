@@ -1,0 +1,166 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// ConsoleDatabases are the names of the console, which no section may take.
+var ConsoleDatabases = []string{"fencepost", "pgbouncer"}
+
+// validate checks what takes more than one value. It leaves out what depends on a value that is wrong by itself.
+func (r *reader) validate(c *Config) {
+	r.validateProcess(&c.Fencepost)
+	for _, name := range sortedKeys(c.Shards) {
+		r.validateShard(name)
+	}
+	for _, name := range sortedKeys(c.Databases) {
+		r.validateDatabase(c, c.Databases[name])
+	}
+	if len(c.Databases) == 0 && r.sound("databases") {
+		r.problem(`must be there: at least one [databases.NAME], or [databases."*"] for any name`, nil, "databases")
+	}
+	r.validateUsers(c)
+}
+
+// sound reports whether no problem is known at path or below it.
+func (r *reader) sound(path ...string) bool {
+	return !slices.ContainsFunc(r.problems, func(p Problem) bool {
+		return len(p.path) >= len(path) && slices.Equal(p.path[:len(path)], path)
+	})
+}
+
+func (r *reader) validateProcess(f *Fencepost) {
+	if f.ListenAddr == "" && f.UnixSocketDir == "" {
+		r.problem("must not be empty together with unix_socket_dir: nobody could connect", "", "fencepost", "listen_addr")
+	}
+	if f.EventLoop == LoopEpoll && !hasEpoll {
+		r.problem(`must be "portable": this system has no epoll`, string(f.EventLoop), "fencepost", "event_loop")
+	}
+	if f.MinPoolSize > f.DefaultPoolSize && r.sound("fencepost", "default_pool_size") && r.sound("fencepost", "min_pool_size") {
+		r.problem(fmt.Sprintf("must not be more than default_pool_size (%d)", f.DefaultPoolSize), f.MinPoolSize,
+			"fencepost", "min_pool_size")
+	}
+	if r.sound("fencepost", "admin_http") && r.sound("fencepost", "listen_port") && f.listensOn(f.AdminHTTP) {
+		r.problem("must not be where clients connect (listen_addr, listen_port)", f.AdminHTTP, "fencepost", "admin_http")
+	}
+}
+
+// listensOn reports whether a listener for clients would take addr.
+func (f *Fencepost) listensOn(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || port != fmt.Sprint(f.ListenPort) || f.ListenAddr == "" {
+		return false
+	}
+	return host == "" || f.ListenAddr == "*" || slices.Contains(f.ListenAddresses(), addr)
+}
+
+func (r *reader) validateShard(name string) {
+	if !shardName.MatchString(name) {
+		r.problem("must have a name of 1 to 63 letters, digits, dots, dashes and underscores", nil, "shards", name)
+	}
+	if !r.has("shards", name, "hosts") {
+		r.problem(`must be there: the shard's host, such as ["127.0.0.1:5432"]`, nil, "shards", name, "hosts")
+	}
+}
+
+func (r *reader) validateDatabase(c *Config, db *Database) {
+	section := []string{"databases", db.Name}
+	at := func(key string) []string { return append(slices.Clone(section), key) }
+	if slices.Contains(ConsoleDatabases, db.Name) {
+		r.problem("must have another name: this one is the console's", nil, section...)
+	} else if rule := nameRule(db.Name, maxDatabaseName); rule != "" {
+		r.problem(rule, nil, section...)
+	}
+	r.validatePlace(c, db, at)
+	if db.Password.IsSet() && r.sound(at("password")...) {
+		if !db.Password.plaintext() {
+			r.problem("must be the password itself: with a verifier nobody can log in to a server", nil, at("password")...)
+		}
+		if !r.has(at("user")...) {
+			r.problem("must come with user: it is the password of that user on the server", nil, at("password")...)
+		}
+	}
+	size, least := db.PoolSize.Or(c.Fencepost.DefaultPoolSize), db.MinPoolSize.Or(c.Fencepost.MinPoolSize)
+	if least > size && (db.PoolSize.Set || db.MinPoolSize.Set) && r.sound(at("pool_size")...) && r.sound(at("min_pool_size")...) &&
+		r.sound("fencepost", "default_pool_size") && r.sound("fencepost", "min_pool_size") {
+		r.problem(fmt.Sprintf("must not have a min_pool_size (%d) above its pool_size (%d), of which one may come from [fencepost]",
+			least, size), nil, section...)
+	}
+}
+
+// validatePlace checks where a database lives and gives databases with the same hosts one shard.
+func (r *reader) validatePlace(c *Config, db *Database, at func(string) []string) {
+	shard, hosts := r.has(at("shard")...), r.has(at("hosts")...)
+	switch {
+	case shard && hosts:
+		r.problem("must not be there together with shard", nil, at("hosts")...)
+	case hosts:
+		db.Shard = hostList(db.Hosts)
+		if c.Shards[db.Shard] == nil && len(db.Hosts) > 0 {
+			c.Shards[db.Shard] = &Shard{Name: db.Shard, Hosts: db.Hosts}
+		}
+	case !shard:
+		r.problem(`must be there: the name of a [shards.NAME] section, or hosts instead`, nil, at("shard")...)
+	case r.sound(at("shard")...) && !r.has("shards", db.Shard):
+		var written []string
+		for _, name := range sortedKeys(c.Shards) {
+			if r.has("shards", name) {
+				written = append(written, name)
+			}
+		}
+		rule := "must be the name of a [shards.NAME] section"
+		if near, ok := nearest(db.Shard, written); ok {
+			rule += ", did you mean " + near + "?"
+		}
+		r.problem(rule, db.Shard, at("shard")...)
+	}
+}
+
+func (r *reader) validateUsers(c *Config) {
+	auth := c.Fencepost.AuthType
+	for _, name := range sortedKeys(c.Users) {
+		if rule := nameRule(name, maxUserName); rule != "" {
+			r.problem(rule, nil, "users", name)
+		}
+		if auth == AuthTrust || !r.sound("fencepost", "auth_type") {
+			continue
+		}
+		switch {
+		case !r.has("users", name, "password"):
+			r.problem(fmt.Sprintf("must be there: with auth_type %q nobody logs in without one", auth), nil, "users", name, "password")
+		case auth == AuthSCRAM && isMD5(c.Users[name].Password.value):
+			r.problem(`must be a password or a SCRAM verifier: an md5 hash needs auth_type "md5" or "password"`, nil,
+				"users", name, "password")
+		}
+	}
+	if auth == AuthTrust || !r.sound("fencepost", "auth_type") || !r.sound("users") {
+		return
+	}
+	if len(c.Users) == 0 {
+		r.problem(fmt.Sprintf("must be there: with auth_type %q only users with a [users.NAME] section can log in", auth), nil, "users")
+	}
+	for key, names := range map[string][]string{"admin_users": c.Fencepost.AdminUsers, "stats_users": c.Fencepost.StatsUsers} {
+		for _, name := range names {
+			if c.Users[name] == nil {
+				r.problem(fmt.Sprintf("must name users with a [users.NAME] section (auth_type %q), which %q is not", auth, name),
+					strings.Join(names, ","), "fencepost", key)
+			}
+		}
+	}
+}
+
+// has reports whether the file has something at path.
+func (r *reader) has(path ...string) bool {
+	var value any = r.file
+	for _, key := range path {
+		table, _ := value.(map[string]any)
+		var ok bool
+		if value, ok = table[key]; !ok {
+			return false
+		}
+	}
+	return true
+}
