@@ -1,0 +1,82 @@
+# Every target installs what it lacks where it can (scripts/install.sh) and says so where it cannot.
+# Go is the only thing that must be there: scripts/go.sh finds one or says what to install.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Looked for once, when a target first needs it.
+GO = $(eval GO := $$(shell scripts/go.sh))$(if $(GO),$(GO),$(error no Go toolchain))
+FUZZTIME ?= 10s
+LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# go test runs this many packages at once; each may start PostgreSQL servers of its own.
+TESTFLAGS ?= -timeout 8m
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  Needs Go 1.26 or newer. 'make test', 'demo', 'bench' and 'soak' need PostgreSQL and 'make test' npm (for other"
+	@echo "  versions of PostgreSQL); race tests need gcc. As root on Debian they are installed when missing."
+
+.PHONY: build
+build: ## bin/fencepost and what else cmd/ holds
+	$(GO) build -o bin/ ./cmd/...
+
+.PHONY: test
+test: test-tools ## vet and all tests, with real PostgreSQL 12 to 18
+	$(GO) vet ./...
+	$(GO) test $(TESTFLAGS) ./...
+
+.PHONY: test-tools
+test-tools:
+	@scripts/install.sh ca-certificates postgresql npm
+
+.PHONY: arch
+arch: ## the rules a machine can check: imports, purity, package docs, SQLSTATEs
+	$(GO) test -count=1 .
+
+.PHONY: race
+race: test-tools ## all tests under the race detector (cgo, so gcc)
+	@scripts/install.sh gcc
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+
+.PHONY: lint
+lint: ## golangci-lint, with gofmt and vet (built from its module on first use: minutes)
+	$(GO) run $(LINT) run ./...
+
+.PHONY: check
+check: arch lint race ## arch, lint, race
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	@for pkg in $$($(GO) list ./...); do \
+		list=$$($(GO) test -list '^Fuzz' $$pkg); \
+		for f in $$(grep '^Fuzz' <<<"$$list" || true); do \
+			echo "== $$pkg $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## pgbench through Fencepost and PgBouncer in one run (QUICK=1: under five minutes; PGBOUNCER=path)
+	@scripts/install.sh ca-certificates postgresql
+	$(GO) run ./internal/bench $(if $(QUICK),-quick) $(if $(PGBOUNCER),-pgbouncer $(PGBOUNCER)) $(BENCHFLAGS)
+
+.PHONY: demo
+demo: ## a primary, a standby and Fencepost in front, with a live load; Ctrl-C ends and cleans up
+	@scripts/install.sh ca-certificates postgresql
+	$(GO) run ./cmd/fencepost demo
+
+.PHONY: soak-minute
+soak-minute: test-tools ## one minute of mixed load with clients and backends killed at random
+	$(GO) run ./internal/load -duration 1m $(SOAKFLAGS)
+
+.PHONY: soak
+soak: test-tools ## twenty minutes of the same
+	$(GO) run ./internal/load -duration 20m $(SOAKFLAGS)
+
+.PHONY: clean
+clean: ## what the targets above left in this folder
+	rm -rf bin out
