@@ -1,5 +1,7 @@
 package pgerr
 
+import "strings"
+
 // ConsoleError is for a console command that cannot be carried out now, e.g. RESUME of what is not paused. msg is the
 // whole message.
 func ConsoleError(msg string) *Error {
@@ -10,7 +12,7 @@ func ConsoleError(msg string) *Error {
 func ConsoleSyntax(command string) *Error {
 	const most = 100
 	if len(command) > most {
-		command = command[:most] + "..."
+		command = strings.ToValidUTF8(command[:most], "") + "..."
 	}
 	return &Error{Severity: SeverityError, Code: SyntaxError, Message: "invalid command '" + command + "', use SHOW HELP;"}
 }

@@ -204,9 +204,9 @@ func parseBool(s string) (value, ok bool) {
 		return false, false
 	}
 	lower := strings.ToLower(s)
-	for word, value := range map[string]bool{"true": true, "yes": true, "on": true, "false": false, "no": false, "off": false} {
+	for _, word := range [...]string{"true", "yes", "on", "false", "no", "off"} {
 		if strings.HasPrefix(word, lower) {
-			return value, true
+			return word == "true" || word == "yes" || word == "on", true
 		}
 	}
 	return false, false

@@ -49,49 +49,59 @@ type Fragment struct {
 // and err is nil. It fails with 08P01, and from then on always, when a length word is below 4 or above MaxMessage or a
 // type byte is 0.
 func (s *Scanner) Next(b []byte) (f Fragment, n int, err error) {
-	// The whole message in b: nearly every message of nearly every transaction.
-	if s.left == 0 && s.seen == 0 && len(b) >= HeaderSize {
-		size := binary.BigEndian.Uint32(b[1:]) - smallestLen
-		if size <= maxBody && b[0] != 0 && int(size) <= len(b)-HeaderSize {
-			n = HeaderSize + int(size)
-			return Fragment{Type: b[0], First: true, Last: true, Len: int(size), Body: b[HeaderSize:n]}, n, nil
-		}
-	}
-	return s.piece(b)
+	n, err = s.Scan(b, &f)
+	return f, n, err
 }
 
-// piece is Next for a message that does not begin and end in b.
-func (s *Scanner) piece(b []byte) (f Fragment, n int, err error) {
+// Scan is Next with the fragment written to *f, of which nothing is kept: for the loop that runs for each message of
+// each transaction, since a Fragment is too large to be returned in registers without copies.
+func (s *Scanner) Scan(b []byte, f *Fragment) (n int, err error) {
+	// The whole message in b: nearly every message of nearly every transaction.
+	if s.left == 0 && s.seen == 0 && len(b) >= HeaderSize {
+		size := int(binary.BigEndian.Uint32(b[1:])) - smallestLen
+		if uint(size) <= uint(len(b)-HeaderSize) && size <= maxBody && b[0] != 0 {
+			f.Type, f.First, f.Last, f.Len, f.Body = b[0], true, true, size, b[HeaderSize:HeaderSize+size]
+			return HeaderSize + size, nil
+		}
+	}
+	return s.piece(b, f)
+}
+
+// piece is Scan for a message that does not begin and end in b.
+func (s *Scanner) piece(b []byte, f *Fragment) (n int, err error) {
+	*f = Fragment{}
 	switch {
 	case len(b) == 0:
-		return Fragment{}, 0, nil
+		return 0, nil
 	case s.seen == broken:
-		return Fragment{}, 0, pgerr.ProtocolViolation("message boundary lost")
+		return 0, pgerr.ProtocolViolation("message boundary lost")
 	case s.left == 0:
-		for s.seen < HeaderSize && n < len(b) {
-			if s.seen == 0 {
-				s.typ, s.total = b[n], 0
-			} else {
-				s.total = s.total<<8 | uint32(b[n])
-			}
-			s.seen++
-			n++
+		if n = s.header(b); s.seen < HeaderSize {
+			return n, nil
 		}
-		if s.seen < HeaderSize {
-			return Fragment{}, n, nil
-		}
-		s.seen = 0
 		if err := s.check(); err != nil {
 			s.seen = broken
-			return Fragment{}, 0, err
+			return 0, err
 		}
-		s.left = s.total - smallestLen
-		f.First = true
+		s.seen, s.left, f.First = 0, s.total-smallestLen, true
 	}
 	size := min(int(s.left), len(b)-n)
 	s.left -= uint32(size)
 	f.Type, f.Last, f.Len, f.Body = s.typ, s.left == 0, int(s.total-smallestLen), b[n:n+size]
-	return f, n + size, nil
+	return n + size, nil
+}
+
+// header takes what is missing of a header from the front of b, as far as it is there.
+func (s *Scanner) header(b []byte) (n int) {
+	for ; s.seen < HeaderSize && n < len(b); n++ {
+		if s.seen == 0 {
+			s.typ, s.total = b[n], 0
+		} else {
+			s.total = s.total<<8 | uint32(b[n])
+		}
+		s.seen++
+	}
+	return n
 }
 
 func (s *Scanner) check() error {
