@@ -1,0 +1,315 @@
+// Package backend is the actor for one server connection: it opens it, watches it while nobody holds it, brings it to
+// rest after a holder that vanished, and sends cancels for it.
+//
+//	dialling --login--> idle --(lane grants)--> held --Release--> idle
+//	    |                 |                       |                ^
+//	 DialFailed          Lost                    Lost    cleaning--+ (Clean: drain, ROLLBACK, reset query)
+//
+// While a holder (a frontend on the same loop) has the backend, bytes do not pass through messages: OnData scans what the
+// server sends, notes it in the Tracker and hands the bytes to the holder; the holder writes to the server with Write.
+// Both run on the loop's thread, one at a time.
+package backend
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"fencepost/actors/frontend/session"
+	"fencepost/actors/shard/pool"
+	"fencepost/eventloop"
+	"fencepost/pgerr"
+	"fencepost/wire"
+)
+
+// Holder is who holds a backend, on the same loop. Its methods are called from the backend's socket callbacks.
+type Holder interface {
+	// ServerData delivers bytes the server sent, already noted in the Tracker. b is valid until it returns.
+	ServerData(b []byte, seen Seen)
+	// ServerDrained says that Write will take more after having reported false.
+	ServerDrained()
+	// ServerLost says that the connection is gone; the backend is no longer held. err says how.
+	ServerLost(err *pgerr.Error)
+}
+
+// Seen sums up one chunk of server bytes.
+type Seen struct {
+	Ready    int  // ReadyForQuery messages
+	Params   bool // a tracked parameter changed: Backend.Params is new
+	Failed   bool // an ErrorResponse
+	Boundary bool // the chunk ends at a message boundary
+}
+
+// Deps are what all backends share.
+type Deps struct {
+	Group       Sockets
+	Dialer      Dialer
+	Names       Names
+	Log         zerolog.Logger
+	CancelLimit func() time.Duration // cancel_ack_timeout
+}
+
+// Sockets turns a connection made by a Dialer into a socket for a loop.
+type Sockets interface {
+	Socket(nc net.Conn) (eventloop.Socket, error)
+}
+
+type phase uint8
+
+const (
+	dialling phase = iota
+	idle
+	held
+	left // its holder went away while the server still owed something; Clean follows
+	cleaning
+	gone
+)
+
+// Backend is one server connection. All methods must be called on its loop.
+type Backend struct {
+	ID      uint64
+	Slot    *pool.Slot      // the lane's record
+	Tracker session.Tracker // what the server owes the present holder
+	Params  Params          // tracked values as the server reported them last
+
+	deps    *Deps
+	loop    eventloop.Loop
+	lane    *actor.PID
+	target  Target
+	epoch   uint64
+	system  *actor.ActorSystem
+	mb      *eventloop.Mailbox
+	self    *actor.PID
+	conn    eventloop.Conn
+	scanner wire.Scanner
+	holder  Holder
+	phase   phase
+	carry   []byte // body of a message to be seen whole that came in pieces
+	carried bool
+
+	login     *Login
+	addr      net.Addr // where cancels go
+	opened    time.Time
+	idleSince time.Time
+	lastCode  string // SQLSTATE of the last FATAL of the server
+	stopDial  context.CancelFunc
+	cancels   int  // in flight
+	cancelled bool // a cancel was sent for it: not to be granted again
+	clean     cleanup
+	timer     eventloop.Timer
+}
+
+// New makes the actor; the lane spawns it on loop with mailbox mb. It begins to dial when started.
+func New(id uint64, deps *Deps, loop eventloop.Loop, mb *eventloop.Mailbox, lane *actor.PID, slot *pool.Slot, target Target, epoch uint64) *Backend {
+	b := &Backend{ID: id, Slot: slot, deps: deps, loop: loop, mb: mb, lane: lane, target: target, epoch: epoch}
+	b.timer.Fire = b.cleanTooLong
+	return b
+}
+
+// Receive implements actor.Actor.
+func (b *Backend) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		b.system, b.self = ctx.ActorSystem(), ctx.Self()
+		b.dial()
+	case *Clean:
+		b.startCleaning(m)
+	case *Close:
+		b.end(true, errors.New(m.Why))
+	case *Cancel:
+		b.cancel(m)
+	case *actor.Stopping:
+		b.release()
+	case *actor.Stopped, *actor.Restarting, *actor.Terminated:
+	default:
+		b.deps.Log.Error().Type("message", m).Uint64("backend", b.ID).Msg("backend: unhandled message")
+	}
+}
+
+// dial logs in on a goroutine, which ends with the login, its failure, or when the actor stops.
+func (b *Backend) dial() {
+	ctx, stop := context.WithTimeout(context.Background(), b.target.Timeout)
+	b.stopDial = stop
+	go func() {
+		defer stop()
+		l, err := b.deps.Dialer.Dial(ctx, b.target)
+		posted := b.loop.Post(func() { b.dialled(l, err) })
+		if !posted && l != nil {
+			l.Conn.Close()
+		}
+	}()
+}
+
+func (b *Backend) dialled(l *Login, err error) {
+	if b.phase != dialling {
+		if l != nil {
+			l.Conn.Close()
+		}
+		return
+	}
+	if err == nil {
+		err = b.adopt(l)
+	}
+	if err != nil {
+		e, rejected := loginError(err)
+		b.phase = gone
+		b.send(&DialFailed{Backend: b, Epoch: b.epoch, Err: e, Rejected: rejected})
+		return
+	}
+	b.phase = idle
+	b.opened, b.idleSince = b.loop.Now(), b.loop.Now()
+	b.send(&Opened{Backend: b, Epoch: b.epoch})
+}
+
+func (b *Backend) adopt(l *Login) error {
+	b.addr = cancelAddr(l.Conn)
+	s, err := b.deps.Group.Socket(l.Conn)
+	if err != nil {
+		return err
+	}
+	c, err := b.loop.Adopt(s, b, b.mb)
+	if err != nil {
+		return err
+	}
+	l.Conn = nil
+	b.conn, b.login = c, l
+	values := make([]string, len(b.deps.Names))
+	for name, v := range l.Params {
+		if i := b.deps.Names.Index(name); i >= 0 {
+			values[i] = v
+		}
+	}
+	b.Params = MakeParams(values)
+	b.Tracker.Reset()
+	return nil
+}
+
+func (b *Backend) send(m any) { b.system.Root.Send(b.lane, m) }
+
+// Hold makes h the holder. The lane grants a backend before its holder calls this; nobody else may.
+func (b *Backend) Hold(h Holder) {
+	b.holder, b.phase = h, held
+	b.Tracker.Reset()
+}
+
+// Release ends the holding: the holder hands the backend back to the lane (Checkin) in the same turn.
+func (b *Backend) Release() {
+	b.holder = nil
+	if b.phase == held {
+		b.phase = left
+		if b.Tracker.Idle() && b.scanner.AtBoundary() {
+			b.phase = idle
+		}
+		b.idleSince = b.loop.Now()
+	}
+	if b.conn != nil {
+		b.conn.Resume()
+	}
+}
+
+// Write sends p to the server. It reports false when bytes stay queued: pause the client until ServerDrained.
+func (b *Backend) Write(p []byte) bool { return b.conn.Write(p) }
+
+// Queued is the number of bytes written and not taken by the kernel.
+func (b *Backend) Queued() int { return b.conn.Queued() }
+
+// Pause stops reading from the server, Resume continues.
+func (b *Backend) Pause() { b.conn.Pause() }
+
+// Resume continues reading from the server.
+func (b *Backend) Resume() { b.conn.Resume() }
+
+// AtBoundary reports whether the server's last message is complete.
+func (b *Backend) AtBoundary() bool { return b.scanner.AtBoundary() }
+
+// Usable reports whether an idle backend may be granted: alive and not cancelled. If it was idle for more than the
+// running turn of the loop the socket is peeked at, which costs a system call.
+func (b *Backend) Usable() bool {
+	if b.phase != idle || b.cancelled {
+		return false
+	}
+	return b.idleSince == b.loop.Now() || b.conn.Alive()
+}
+
+// Resting reports whether the backend is idle and nobody ever held it since it came to rest.
+func (b *Backend) Resting() bool { return b.phase == idle }
+
+// Cancelled reports whether a cancel was sent for this backend: a late one could hit the next holder, so it must be closed.
+func (b *Backend) Cancelled() bool { return b.cancelled }
+
+// Cancelling is the number of cancels on their way.
+func (b *Backend) Cancelling() int { return b.cancels }
+
+// Host is the configured host the backend was opened to.
+func (b *Backend) Host() string { return b.target.Host }
+
+// LastCode is the SQLSTATE of the server's last FATAL, "" if it sent none.
+func (b *Backend) LastCode() string { return b.lastCode }
+
+// Login is what the server said at login; nil before. Not to be changed.
+func (b *Backend) Login() *Login { return b.login }
+
+// Epoch is that of the view under which the backend was opened.
+func (b *Backend) Epoch() uint64 { return b.epoch }
+
+// OpenedAt is when the login finished.
+func (b *Backend) OpenedAt() time.Time { return b.opened }
+
+// Addrs are the server's and our address of the connection.
+func (b *Backend) Addrs() (remote, local netip.AddrPort) {
+	if b.conn == nil {
+		return hostPort(b.addr), netip.AddrPort{}
+	}
+	return b.conn.RemoteAddr(), b.conn.LocalAddr()
+}
+
+// end closes the connection and tells the holder and the lane.
+func (b *Backend) end(expected bool, why error) {
+	if b.phase == gone {
+		return
+	}
+	was := b.phase
+	h, outstanding := b.holder, b.Tracker.Outstanding() > 0 || b.Tracker.NeedsSync()
+	b.shut()
+	if h != nil {
+		h.ServerLost(pgerr.ServerLost(outstanding).WithCause(why))
+	}
+	if was == dialling {
+		b.send(&DialFailed{Backend: b, Epoch: b.epoch, Err: pgerr.CannotConnect(why)})
+		return
+	}
+	b.send(&Lost{Backend: b, Epoch: b.epoch, Expected: expected, Code: b.lastCode, Err: why})
+}
+
+// shut releases everything the backend owns. Idempotent.
+func (b *Backend) shut() {
+	b.phase, b.holder = gone, nil
+	if b.stopDial != nil {
+		b.stopDial()
+	}
+	b.loop.StopTimer(&b.timer)
+	if b.conn != nil {
+		if b.conn.Queued() == 0 && b.scanner.AtBoundary() && b.Tracker.Outstanding() == 0 {
+			b.conn.Write(terminate)
+		}
+		b.conn.Close()
+	}
+	b.carry = nil
+}
+
+var terminate = wire.AppendTerminate(nil)
+
+// release is shut for an actor that stops: a holder it still has loses the connection.
+func (b *Backend) release() {
+	h := b.holder
+	was := b.phase
+	b.shut()
+	if h != nil && was == held {
+		h.ServerLost(pgerr.ServerLost(true))
+	}
+}

@@ -1,0 +1,142 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"fencepost/pgerr"
+	"fencepost/wire"
+)
+
+// Target says where and as whom a backend logs in.
+type Target struct {
+	Host     string // "name:port", "1.2.3.4:port", or "/directory:port" for a unix socket
+	Database string
+	User     string
+	Source   CredentialSource
+	Timeout  time.Duration // for connect and login together (server_connect_timeout)
+	// Tune sets socket options on the fresh connection; may be nil.
+	Tune func(net.Conn)
+}
+
+// CredentialSource gives the secret for one login. Asked anew for each, so that a source may rotate it. It may block
+// until ctx ends.
+type CredentialSource interface {
+	Password(ctx context.Context) (string, error)
+}
+
+// FixedPassword is a CredentialSource for a password from the settings; "" for servers that ask for none.
+type FixedPassword string
+
+// Password returns the password.
+func (p FixedPassword) Password(context.Context) (string, error) { return string(p), nil }
+
+// String hides the password.
+func (FixedPassword) String() string { return "***" }
+
+// Login is a server connection that is logged in and at rest. Whoever receives it owns Conn.
+type Login struct {
+	Conn   net.Conn
+	Params map[string]string // as reported by ParameterStatus
+	PID    uint32
+	Secret []byte
+}
+
+// Dialer opens server connections and sends cancels. Both methods block until they are done, failed, or their time is
+// over; they are called on goroutines.
+type Dialer interface {
+	Dial(ctx context.Context, t Target) (*Login, error)
+	Cancel(remote net.Addr, key wire.CancelKey, limit time.Duration) error
+}
+
+// PasswordDialer logs in with pgconn: trust, password, md5 and SCRAM-SHA-256.
+type PasswordDialer struct{}
+
+// Dial implements Dialer.
+func (PasswordDialer) Dial(ctx context.Context, t Target) (*Login, error) {
+	password, err := t.Source.Password(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("credentials for %s: %w", t.User, err)
+	}
+	cfg, err := pgconnConfig(t, password)
+	if err != nil {
+		return nil, err
+	}
+	c, err := pgconn.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SyncConn(ctx); err != nil {
+		c.Close(ctx)
+		return nil, fmt.Errorf("synchronise: %w", err)
+	}
+	h, err := c.Hijack()
+	if err != nil {
+		c.Close(ctx)
+		return nil, err
+	}
+	if n := h.Frontend.ReadBufferLen(); n != 0 || h.TxStatus != 'I' {
+		h.Conn.Close()
+		return nil, fmt.Errorf("server is not at rest after login (%d bytes unread, status %c)", n, h.TxStatus)
+	}
+	h.Conn.SetDeadline(time.Time{})
+	return &Login{Conn: h.Conn, Params: h.ParameterStatuses, PID: h.PID, Secret: h.SecretKey}, nil
+}
+
+// pgconnConfig builds the configuration field by field: nothing of the process's environment or of password files may
+// leak into a server login.
+func pgconnConfig(t Target, password string) (*pgconn.Config, error) {
+	host, portText, err := SplitHost(t.Host)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := pgconn.ParseConfig("host=localhost port=5432 user=x dbname=x password=x sslmode=disable")
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("port of %s: %w", t.Host, err)
+	}
+	cfg.Host, cfg.Port, cfg.User, cfg.Database, cfg.Password = host, uint16(port), t.User, t.Database, password
+	cfg.RuntimeParams = map[string]string{}
+	cfg.Fallbacks, cfg.TLSConfig = nil, nil
+	cfg.ConnectTimeout = t.Timeout
+	dial := (&net.Dialer{}).DialContext
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err == nil && t.Tune != nil {
+			t.Tune(c)
+		}
+		return c, err
+	}
+	return cfg, nil
+}
+
+// SplitHost splits a host of the settings into its name (or socket directory) and port.
+func SplitHost(addr string) (host, port string, err error) {
+	if strings.HasPrefix(addr, "/") {
+		i := strings.LastIndexByte(addr, ':')
+		if i < 0 {
+			return addr, "5432", nil
+		}
+		return addr[:i], addr[i+1:], nil
+	}
+	return net.SplitHostPort(addr)
+}
+
+// loginError turns a failed Dial into what a client is told, and says whether the server itself answered.
+func loginError(err error) (e *pgerr.Error, rejected bool) {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return pgerr.FromServer("FATAL", pe.Code, pe.Message, pe.Detail, pe.Hint), true
+	}
+	return pgerr.CannotConnect(err), false
+}

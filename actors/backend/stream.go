@@ -1,0 +1,174 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"fencepost/eventloop"
+	"fencepost/wire"
+)
+
+// maxCarry bounds the body of a message that is looked at whole. Longer ones are passed on unread.
+const maxCarry = 64 << 10
+
+var errDesync = errors.New("the server's answers do not match what was asked")
+
+// OnData implements eventloop.Handler.
+func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
+	seen, err := b.scan(p)
+	if err != nil {
+		b.desync(p, err)
+		return
+	}
+	switch b.phase {
+	case held:
+		b.holder.ServerData(p, seen)
+	case cleaning:
+		b.cleanProgress(seen)
+	}
+}
+
+// desync ends a connection on which nobody can say any more what belongs to whom.
+func (b *Backend) desync(p []byte, err error) {
+	b.deps.Log.Error().Err(err).Uint64("backend", b.ID).Str("host", b.target.Host).Msg("server protocol violation")
+	b.end(false, err)
+}
+
+// scan notes every message in p in the tracker and picks up what concerns the connection itself.
+func (b *Backend) scan(p []byte) (seen Seen, err error) {
+	for len(p) > 0 {
+		f, n, err := b.scanner.Next(p)
+		if err != nil {
+			return seen, err
+		}
+		p = p[n:]
+		if f.Type == 0 {
+			break
+		}
+		switch f.Type {
+		case 'D', 'd':
+			continue // rows: nothing to note
+		case 'Z', 'S', 'E':
+			if err := b.whole(f, &seen); err != nil {
+				return seen, err
+			}
+		default:
+			if f.First && !b.received(f.Type) {
+				return seen, fmt.Errorf("%w: unexpected %q", errDesync, f.Type)
+			}
+		}
+	}
+	seen.Boundary = b.scanner.AtBoundary()
+	return seen, nil
+}
+
+// received notes a message in the tracker. While nobody is served, only what servers say unasked is allowed.
+func (b *Backend) received(typ byte) bool {
+	if b.phase == idle {
+		return typ == 'N' || typ == 'A'
+	}
+	return b.Tracker.Received(typ)
+}
+
+// whole looks at a message whose body matters, which may have come in pieces.
+func (b *Backend) whole(f wire.Fragment, seen *Seen) error {
+	body := f.Body
+	if !f.First || !f.Last {
+		if f.First {
+			b.carry, b.carried = b.carry[:0], f.Len <= maxCarry
+		}
+		if b.carried {
+			b.carry = append(b.carry, f.Body...)
+		}
+		if !f.Last {
+			return nil
+		}
+		body = b.carry
+		if !b.carried {
+			body = nil
+		}
+		b.carry = nil
+	}
+	switch f.Type {
+	case 'Z':
+		if len(body) != 1 || b.phase == idle || !b.Tracker.Ready(body[0]) {
+			return fmt.Errorf("%w: unexpected ReadyForQuery", errDesync)
+		}
+		seen.Ready++
+	case 'S':
+		b.parameterStatus(body, seen)
+	case 'E':
+		return b.errorResponse(body, seen)
+	}
+	return nil
+}
+
+func (b *Backend) parameterStatus(body []byte, seen *Seen) {
+	name, value, ok := wire.ParameterStatus(body)
+	if !ok {
+		return
+	}
+	if i := b.deps.Names.IndexBytes(name); i >= 0 {
+		if p := b.Params.With(i, string(value)); p != b.Params {
+			b.Params, seen.Params = p, true
+		}
+	}
+}
+
+func (b *Backend) errorResponse(body []byte, seen *Seen) error {
+	seen.Failed = true
+	e := wire.ParseError(body)
+	if e != nil && (e.Severity == "FATAL" || e.Severity == "PANIC") {
+		b.lastCode = e.Code
+	}
+	if b.phase == idle {
+		code := "?"
+		if e != nil {
+			code = e.Code
+		}
+		return fmt.Errorf("the server ended an idle connection: %s", code)
+	}
+	b.Tracker.Received('E')
+	return nil
+}
+
+// OnDrained implements eventloop.Handler.
+func (b *Backend) OnDrained(eventloop.Conn) {
+	if b.phase == held {
+		b.holder.ServerDrained()
+	}
+}
+
+// OnClosed implements eventloop.Handler.
+func (b *Backend) OnClosed(_ eventloop.Conn, err error) {
+	if errors.Is(err, io.EOF) {
+		err = errors.New("server closed the connection")
+	}
+	b.end(false, err)
+}
+
+// cancel sends a CancelRequest from a goroutine that ends with the server's close, a failure, or cancel_ack_timeout.
+func (b *Backend) cancel(m *Cancel) {
+	if b.phase == gone || b.phase == dialling || m.Holder != nil && b.holder != m.Holder {
+		if m.Done != nil {
+			m.Done(nil)
+		}
+		return
+	}
+	b.cancels++
+	b.cancelled = true
+	addr, key, limit := b.addr, wire.CancelKey{PID: b.login.PID, Secret: b.login.Secret}, b.deps.CancelLimit()
+	go func() {
+		err := b.deps.Dialer.Cancel(addr, key, limit)
+		b.loop.Post(func() {
+			b.cancels--
+			if err != nil {
+				b.deps.Log.Warn().Err(err).Uint64("backend", b.ID).Msg("cancel request failed")
+			}
+			if m.Done != nil {
+				m.Done(err)
+			}
+		})
+	}()
+}

@@ -1,0 +1,170 @@
+package frontend
+
+import (
+	"time"
+
+	"fencepost/actors/shard"
+	"fencepost/actors/shard/pool"
+	"fencepost/pgerr"
+	"fencepost/wire"
+)
+
+// request looks at what an idle client sends. Nothing is owed to it and it holds no backend, so what would not be
+// answered by a server at rest is dropped here: late COPY messages and Flush. Everything else needs a backend.
+func (f *Frontend) request(p []byte) {
+	for len(p) > 0 {
+		if !f.scanner.AtBoundary() { // inside a message that is being dropped
+			_, n, err := f.scanner.Next(p)
+			if err != nil {
+				f.fail(pgerr.As(err))
+				return
+			}
+			p = p[n:]
+			continue
+		}
+		if len(p) < 5 {
+			f.conn.Hold(p)
+			return
+		}
+		switch p[0] {
+		case 'd', 'c', 'f', 'H':
+			_, n, err := f.scanner.Next(p)
+			if err != nil {
+				f.fail(pgerr.As(err))
+				return
+			}
+			p = p[n:]
+		case 'X':
+			f.vanish(nil)
+			return
+		default:
+			if wire.ClientMessageLimit(p[0]) == 0 || p[0] == 'p' {
+				f.fail(pgerr.ProtocolViolation("unexpected message type " + printable(p[0])))
+				return
+			}
+			f.ask(p)
+			return
+		}
+	}
+}
+
+// ask keeps what the client sent and asks the lane for a backend.
+func (f *Frontend) ask(p []byte) {
+	f.phase = waiting
+	f.conn.Hold(p)
+	f.conn.Pause()
+	f.req++
+	f.requested = f.loop.Now()
+	co := &f.checkout
+	co.Req, co.From, co.Holder = f.req, f.self, f
+	co.Enqueued = f.requested
+	co.Deadline = time.Time{}
+	if limit := f.route.Spec.WaitLimit; limit > 0 {
+		co.Deadline = f.requested.Add(limit)
+	}
+	f.root.Send(f.lane, co)
+}
+
+// granted takes the backend and goes on with what the client sent.
+func (f *Frontend) granted(m *shard.Granted) {
+	if f.phase != waiting || m.Req != f.req {
+		// The client left or its checkout was taken back while the grant was on its way.
+		f.root.Send(f.lane, &shard.Checkin{Backend: m.Backend, Condition: pool.Clean})
+		return
+	}
+	f.backend = m.Backend
+	m.Backend.Hold(f)
+	if f.params != m.Backend.Params && f.settle() {
+		return
+	}
+	f.activate()
+}
+
+// activate forwards what was held.
+func (f *Frontend) activate() {
+	f.phase = active
+	f.txBegan, f.txOpen = f.loop.Now(), true
+	f.relay(f.conn.Held())
+	if f.phase == active || f.phase == idle {
+		f.conn.Unhold()
+		if f.backend == nil || f.backend.Queued() == 0 {
+			f.conn.Resume()
+		}
+	}
+}
+
+// refused answers a request that got no backend. The session goes on: a simple query is answered with the error and
+// ReadyForQuery, an extended batch with the error, and ReadyForQuery at its Sync, as a server would.
+func (f *Frontend) refused(m *shard.Refused) {
+	if f.phase != waiting || m.Req != f.req {
+		return
+	}
+	f.refuse(m.Err)
+}
+
+func (f *Frontend) refuse(e *pgerr.Error) {
+	f.logError(e)
+	if e.Disposition() == pgerr.End {
+		f.fail(e)
+		return
+	}
+	f.conn.Write(wire.AppendError(nil, e))
+	f.scanner.Reset()
+	f.phase = skipping
+	f.batch = false
+	// What is held begins with the refused request.
+	f.conn.Resume()
+}
+
+// skip drops what a refused client sends up to the end of the request: a Query, FunctionCall or Sync.
+func (f *Frontend) skip(p []byte) {
+	for len(p) > 0 {
+		m, n, err := f.scanner.Next(p)
+		if err != nil {
+			f.fail(pgerr.As(err))
+			return
+		}
+		p = p[n:]
+		if m.Type == 'X' {
+			f.vanish(nil)
+			return
+		}
+		if !m.Last {
+			continue
+		}
+		switch m.Type {
+		case 'Q', 'F', 'S':
+			if m.Type != 'S' && f.batch {
+				continue // a simple query inside an extended batch is skipped, too
+			}
+			f.phase = idle
+			f.conn.Write(wire.AppendReadyForQuery(nil, 'I'))
+			if len(p) > 0 {
+				f.conn.Hold(p)
+				f.conn.Pause()
+				f.conn.Resume()
+			}
+			if f.draining {
+				f.boundary()
+			}
+			return
+		case 'P', 'B', 'D', 'C', 'E':
+			f.batch = true
+		}
+	}
+}
+
+// cancelQuery cancels what the client runs or waits for. An idle client has nothing to cancel.
+func (f *Frontend) cancelQuery(m *CancelQuery) {
+	switch f.phase {
+	case waiting:
+		f.root.Send(f.lane, &shard.Abandon{Checkout: &f.checkout})
+		f.req++ // a grant that crosses it is given back
+		f.refuse(pgerr.Canceled())
+		m.Done()
+	case active:
+		f.cancelBackend(m.Done)
+	default:
+		m.Done()
+	}
+}

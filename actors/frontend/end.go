@@ -1,0 +1,125 @@
+package frontend
+
+import (
+	"errors"
+
+	"fencepost/actors/shard"
+	"fencepost/actors/shard/pool"
+	"fencepost/pgerr"
+	"fencepost/wire"
+)
+
+var errFailed = errors.New("session failed")
+
+// vanish ends the session of a client that is gone or has said Terminate.
+func (f *Frontend) vanish(err error) {
+	why := "client closed the connection"
+	if err != nil {
+		why = err.Error()
+	}
+	f.close(nil, why)
+}
+
+// finish ends the session with a last message, if any.
+func (f *Frontend) finish(e *pgerr.Error, why string) { f.close(e, why) }
+
+// close ends the session: everything it holds is given back, once.
+func (f *Frontend) close(e *pgerr.Error, why string) {
+	if f.phase == ended {
+		return
+	}
+	was := f.phase
+	f.phase = ended
+	f.leavePool(was)
+	if f.bound {
+		f.root.Send(f.deps.Cancel, &Unbind{Key: f.key})
+		f.bound = false
+	}
+	if f.startup != nil {
+		f.loop.StopTimer(&f.startup.timer)
+	}
+	f.logEnd(was, e, why)
+	if f.conn != nil {
+		if e != nil {
+			f.conn.Write(wire.AppendError(nil, e))
+		}
+		f.conn.CloseFlushed(flushLimit)
+	}
+	f.settled, f.startup = nil, nil
+	f.stop()
+}
+
+func (f *Frontend) stop() { f.root.Stop(f.self) }
+
+// leavePool gives back what the session has of its lane.
+func (f *Frontend) leavePool(was phase) {
+	if was == waiting {
+		f.root.Send(f.lane, &shard.Abandon{Checkout: &f.checkout})
+	}
+	if f.backend != nil {
+		f.giveBack(f.leftBehind())
+	}
+	if f.attached {
+		f.root.Send(f.lane, &shard.Detach{Req: f.req, From: f.self, Pool: f.route.Pool})
+		f.attached = false
+	}
+}
+
+// leftBehind is the condition of a backend whose client leaves: one in the middle of a client's message can only be
+// closed, any other is brought to rest, and in session mode reset.
+func (f *Frontend) leftBehind() pool.Condition {
+	switch {
+	case !f.scanner.AtBoundary():
+		return pool.Broken
+	case f.mode != Session && f.backend.Tracker.Idle() && f.backend.AtBoundary() && f.backend.Queued() == 0:
+		return pool.Clean
+	}
+	return pool.Dirty
+}
+
+// release is close for an actor that stops without having ended its session: it failed.
+func (f *Frontend) release() {
+	if f.phase != ended {
+		f.close(pgerr.Internal(errFailed).Fatal(), errFailed.Error())
+	}
+}
+
+// drain ends the session at its next transaction boundary, which may be now.
+func (f *Frontend) drain(atOnce bool) {
+	f.draining = true
+	switch {
+	case atOnce:
+		f.fail(pgerr.Shutdown())
+	case f.phase == console:
+	default:
+		f.boundary()
+	}
+}
+
+// boundary ends a draining session if it is between transactions.
+func (f *Frontend) boundary() {
+	switch f.phase {
+	case idle, waiting, login, attaching:
+		f.fail(pgerr.Shutdown())
+	case active:
+		if b := f.backend; b.Tracker.Idle() && f.scanner.AtBoundary() && b.AtBoundary() {
+			f.fail(pgerr.Shutdown())
+		}
+	}
+}
+
+func (f *Frontend) logError(e *pgerr.Error) {
+	if st := f.deps.Settings.Load(); st.LogErrors {
+		f.deps.Log.Info().Uint64("client", f.id).Str("user", f.user).Str("database", f.database).Str("code", e.Code).Str("error", e.Message).Msg("error sent to client")
+	}
+}
+
+func (f *Frontend) logEnd(was phase, e *pgerr.Error, why string) {
+	if e != nil {
+		f.logError(e)
+	}
+	st := f.deps.Settings.Load()
+	if st.LogDisconnects && was != login && was != attaching {
+		f.deps.Log.Info().Uint64("client", f.id).Str("user", f.user).Str("database", f.database).Str("reason", why).Msg("client gone")
+	}
+}

@@ -1,0 +1,79 @@
+package frontend
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"fencepost/wire"
+)
+
+// Cancel keys are ours, never the server's. Layout, for both lengths of secret:
+//
+//	pid     0 | peer_id (14 bits) | random (17 bits)     what BackendKeyData calls the process id; always positive
+//	secret  random, 4 bytes on protocol 3.0, 32 on 3.2   from crypto/rand
+//
+// The peer_id lets any member of a fleet see whose key it is. What protects a session is the secret and the random part
+// of the pid: 49 bits on 3.0, 273 on 3.2.
+const (
+	peerShift   = 17
+	pidRandom   = 1<<peerShift - 1
+	shortSecret = 4
+	longSecret  = 32
+	maxPeerID   = 1<<14 - 1
+)
+
+// newKey makes a key. It cannot fail: crypto/rand ends the process rather than return too little.
+func newKey(peerID uint16, version uint32) wire.CancelKey {
+	n := shortSecret
+	if version >= wire.Version32 {
+		n = longSecret
+	}
+	var b [4 + longSecret]byte
+	rand.Read(b[:4+n])
+	pid := uint32(peerID&maxPeerID)<<peerShift | binary.BigEndian.Uint32(b[:4])&pidRandom
+	return wire.CancelKey{PID: pid, Secret: append([]byte(nil), b[4:4+n]...)}
+}
+
+// KeyPeer is the peer_id in a key.
+func KeyPeer(k wire.CancelKey) uint16 { return uint16(k.PID >> peerShift & maxPeerID) }
+
+// KeyTable is the cancel actor: it knows which frontend has which key.
+type KeyTable struct {
+	Log     zerolog.Logger
+	keys    map[tableKey]*actor.PID
+	unknown uint64 // requests with a key nobody has
+}
+
+// tableKey holds a whole key, so that finding one is a single map lookup whose time says nothing about how much of it
+// was right.
+type tableKey struct {
+	pid    uint32
+	secret string
+}
+
+// Receive implements actor.Actor.
+func (t *KeyTable) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		t.keys = map[tableKey]*actor.PID{}
+	case *Bind:
+		t.keys[tableKey{m.Key.PID, string(m.Key.Secret)}] = m.PID
+	case *Unbind:
+		delete(t.keys, tableKey{m.Key.PID, string(m.Key.Secret)})
+	case *CancelRequest:
+		pid := t.keys[tableKey{m.Key.PID, string(m.Key.Secret)}]
+		if pid == nil {
+			t.unknown++
+			t.Log.Debug().Msg("cancel request with an unknown key")
+			m.Done()
+			return
+		}
+		ctx.Send(pid, &CancelQuery{Done: m.Done})
+	case *actor.Stopping, *actor.Stopped, *actor.Restarting:
+	default:
+		t.Log.Error().Type("message", m).Msg("cancel: unhandled message")
+	}
+}

@@ -1,0 +1,78 @@
+package frontend
+
+import (
+	"fmt"
+
+	"fencepost/pgerr"
+	"fencepost/wire"
+)
+
+// relay forwards what the client sends to its backend, noting each message. p is not kept.
+func (f *Frontend) relay(p []byte) {
+	b := f.backend
+	if b.Tracker.Outstanding() == 0 {
+		f.requested = f.loop.Now()
+	}
+	rest := p
+	for len(rest) > 0 {
+		m, n, err := f.scanner.Next(rest)
+		if err != nil {
+			f.fail(pgerr.As(err))
+			return
+		}
+		if m.First && !f.sent(m) {
+			if m.Type == 'X' {
+				// Terminate is the client's goodbye to us, not to the server.
+				f.forward(p[:len(p)-len(rest)])
+				f.vanish(nil)
+			}
+			return
+		}
+		rest = rest[n:]
+	}
+	f.forward(p)
+	// A late CopyData may have been all that kept the transaction from being over.
+	if b.Tracker.Outstanding() == 0 {
+		f.done()
+	}
+}
+
+// sent notes a message about to be forwarded; false if it is not to be.
+func (f *Frontend) sent(m wire.Fragment) bool {
+	switch m.Type {
+	case 'Q', 'S', 'd': // the usual ones, of any length as far as PostgreSQL takes it
+	case 'X':
+		return false
+	case 'P':
+		f.stats.Parses++
+	case 'B':
+		f.stats.Binds++
+	}
+	if limit := wire.ClientMessageLimit(m.Type); m.Len > limit {
+		f.scanner.Reset()
+		f.fail(pgerr.ProtocolViolation(fmt.Sprintf("invalid message length %d for message type %s", m.Len, printable(m.Type))))
+		return false
+	}
+	if !f.backend.Tracker.Sent(m.Type) {
+		f.fail(pgerr.ProtocolViolation("unexpected message type " + printable(m.Type)))
+		return false
+	}
+	return true
+}
+
+func (f *Frontend) forward(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	f.stats.Received += uint64(len(p))
+	if !f.backend.Write(p) {
+		f.conn.Pause()
+	}
+}
+
+func printable(typ byte) string {
+	if typ > ' ' && typ < 0x7f {
+		return fmt.Sprintf("%q", typ)
+	}
+	return fmt.Sprintf("0x%02x", typ)
+}

@@ -1,0 +1,108 @@
+package frontend
+
+import (
+	"fencepost/actors/backend"
+	"fencepost/actors/shard"
+	"fencepost/actors/shard/pool"
+	"fencepost/pgerr"
+)
+
+// ServerData implements backend.Holder: the server sent p, which goes to the client as it is.
+func (f *Frontend) ServerData(p []byte, seen backend.Seen) {
+	if f.phase == settling {
+		f.settleProgress(p, seen)
+		return
+	}
+	f.stats.Sent += uint64(len(p))
+	if !f.conn.Write(p) {
+		f.backend.Pause()
+	}
+	if seen.Params {
+		f.params = f.backend.Params
+	}
+	if seen.Ready > 0 {
+		f.answeredQueries(seen.Ready)
+	}
+	f.done()
+}
+
+// answeredQueries counts n ReadyForQuery, and the transaction if it is over.
+func (f *Frontend) answeredQueries(n int) {
+	now := f.loop.Now()
+	took := now.Sub(f.requested)
+	f.stats.Queries += uint64(n)
+	f.stats.QueryTime += took
+	f.stats.Query.Observe(took)
+	f.requested = now
+	if f.backend.Tracker.Status() == 'I' && f.txOpen {
+		took := now.Sub(f.txBegan)
+		f.stats.Transactions++
+		f.stats.TransactionTime += took
+		f.stats.Transaction.Observe(took)
+		f.txOpen = f.mode == Session
+		f.txBegan = now
+	}
+}
+
+// done gives the backend back if the transaction is over: the server owes nothing and is outside a transaction, nothing
+// was sent since the last Sync, both directions are at a message boundary, and everything sent has left our queue.
+func (f *Frontend) done() {
+	b := f.backend
+	if !b.Tracker.AtRest() || !f.scanner.AtBoundary() || !b.AtBoundary() || b.Queued() > 0 {
+		return
+	}
+	if b.Tracker.Status() != 'I' {
+		if f.mode == Statement {
+			f.fail(pgerr.StatementMode())
+		}
+		return
+	}
+	if f.mode != Session {
+		f.giveBack(pool.Clean)
+		f.phase = idle
+	}
+	if f.draining {
+		f.boundary()
+	}
+}
+
+// giveBack ends the lease.
+func (f *Frontend) giveBack(c pool.Condition) {
+	b := f.backend
+	f.backend = nil
+	b.Release()
+	f.checkin = shard.Checkin{Backend: b, Condition: c}
+	f.root.Send(f.lane, &f.checkin)
+}
+
+// ServerDrained implements backend.Holder: the server takes more.
+func (f *Frontend) ServerDrained() {
+	if f.phase != active {
+		return
+	}
+	f.conn.Resume()
+	f.done()
+}
+
+// ServerLost implements backend.Holder. If the server said goodbye itself (a FATAL error, already forwarded) there is
+// nothing to add.
+func (f *Frontend) ServerLost(e *pgerr.Error) {
+	b := f.backend
+	f.backend = nil
+	told := b.LastCode() != "" && f.phase == active
+	f.root.Send(f.lane, &shard.Checkin{Backend: b, Condition: pool.Broken})
+	if told {
+		f.finish(nil, "server ended the connection: "+b.LastCode())
+		return
+	}
+	f.fail(e)
+}
+
+func (f *Frontend) cancelBackend(done func()) {
+	b := f.backend
+	if b.Tracker.Outstanding() == 0 {
+		done()
+		return
+	}
+	f.root.Send(f.lane, &shard.CancelLease{Backend: b, Cancel: &backend.Cancel{Holder: f, Done: func(error) { done() }}})
+}

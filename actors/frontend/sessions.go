@@ -1,0 +1,106 @@
+package frontend
+
+import (
+	"strconv"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/actors/shard"
+	"fencepost/admin"
+	"fencepost/eventloop"
+)
+
+// Sessions is the parent of all frontends of one event loop, and lives on that loop: it may look at them directly.
+type Sessions struct {
+	Deps *Deps
+	Loop eventloop.Loop
+
+	spawner *eventloop.Spawner
+	first   *Frontend
+	count   int
+}
+
+// SessionsProps are the props of a Sessions actor.
+func SessionsProps(s *Sessions) *actor.Props {
+	return actor.PropsFromProducer(func() actor.Actor { return s }, actor.WithDispatcher(s.Loop),
+		actor.WithMailbox(func() actor.Mailbox { return s.Loop.NewMailbox() }), actor.WithSupervisor(shard.StopOnFailure(s.Deps.Log)))
+}
+
+// Receive implements actor.Actor.
+func (s *Sessions) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *Admit:
+		s.admit(ctx, m)
+	case *actor.Started:
+		s.spawner = eventloop.NewSpawner(s.Loop)
+	case *actor.Terminated:
+		s.Deps.Clients.Add(-1)
+	case *admin.DescribeClients:
+		rows := make([]admin.ClientRow, 0, s.count)
+		for f := s.first; f != nil; f = f.next {
+			rows = append(rows, f.row())
+		}
+		m.Reply <- rows
+	case *admin.Drain:
+		for f := s.first; f != nil; {
+			next := f.next
+			if m.Database == "" || m.Database == f.database {
+				f.drain(m.AtOnce)
+			}
+			f = next
+		}
+	case *admin.Kill:
+		m.Reply <- s.kill(m.ID)
+	case *actor.Stopping, *actor.Stopped, *actor.Restarting:
+	default:
+		s.Deps.Log.Error().Type("message", m).Msg("sessions: unhandled message")
+	}
+}
+
+func (s *Sessions) admit(ctx actor.Context, m *Admit) {
+	id := s.Deps.NextID()
+	s.Deps.Clients.Add(1)
+	_, err := s.spawner.SpawnNamed(ctx, strconv.FormatUint(id, 36), func(mb *eventloop.Mailbox) actor.Actor {
+		f := &Frontend{id: id, deps: s.Deps, loop: s.Loop, sessions: s, mb: mb, connected: m.Since,
+			startup: &startup{admit: m, settings: s.Deps.Settings.Load()}}
+		s.add(f)
+		return f
+	})
+	if err != nil {
+		s.Deps.Clients.Add(-1)
+		m.Socket.Close()
+		s.Deps.Log.Error().Err(err).Msg("spawn frontend")
+	}
+}
+
+func (s *Sessions) add(f *Frontend) {
+	f.next = s.first
+	if s.first != nil {
+		s.first.prev = f
+	}
+	s.first = f
+	s.count++
+}
+
+func (s *Sessions) remove(f *Frontend) {
+	if f.prev != nil {
+		f.prev.next = f.next
+	} else {
+		s.first = f.next
+	}
+	if f.next != nil {
+		f.next.prev = f.prev
+	}
+	f.prev, f.next = nil, nil
+	s.count--
+}
+
+func (s *Sessions) kill(id uint64) bool {
+	for f := s.first; f != nil; f = f.next {
+		if f.id == id {
+			f.kill()
+			return true
+		}
+	}
+	return false
+}

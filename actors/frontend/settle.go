@@ -1,0 +1,73 @@
+package frontend
+
+import (
+	"fencepost/actors/backend"
+	"fencepost/pgerr"
+	"fencepost/wire"
+)
+
+// maxSettled bounds what is kept of the answers to our own SET statements.
+const maxSettled = 64 << 10
+
+// settle gives the backend the client's parameters where they differ, before anything of the client's is sent. It
+// reports false if there is nothing to change.
+func (f *Frontend) settle() bool {
+	b := f.backend
+	sql := f.deps.Names.SetStatements(b.Params, f.params)
+	if sql == "" {
+		return false
+	}
+	f.phase = settling
+	b.Tracker.Sent('Q')
+	b.Write(wire.AppendQuery(nil, sql))
+	return true
+}
+
+// settleProgress reads the answers, which the client does not see. If a value was refused the client's message is not
+// sent: PostgreSQL, too, ends a session whose startup parameters it cannot take.
+func (f *Frontend) settleProgress(p []byte, seen backend.Seen) {
+	if len(f.settled)+len(p) <= maxSettled {
+		f.settled = append(f.settled, p...)
+	}
+	b := f.backend
+	if !b.Tracker.AtRest() || !b.AtBoundary() {
+		return
+	}
+	answers := f.settled
+	f.settled = nil
+	if e := firstError(answers); e != nil {
+		f.fail(e)
+		return
+	}
+	if changed := f.canonical(); len(changed) > 0 {
+		f.conn.Write(changed)
+	}
+	f.params = b.Params
+	f.activate()
+}
+
+func firstError(p []byte) *pgerr.Error {
+	var sc wire.Scanner
+	for len(p) > 0 {
+		m, n, err := sc.Next(p)
+		if err != nil {
+			return nil
+		}
+		if m.Type == 'E' && m.First && m.Last {
+			return wire.ParseError(m.Body)
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// canonical tells the client the values as the server spells them, where it was told something else.
+func (f *Frontend) canonical() (out []byte) {
+	told, now := f.params.Values(), f.backend.Params.Values()
+	for i, name := range f.deps.Names {
+		if now[i] != told[i] && now[i] != "" {
+			out = wire.AppendParameterStatus(out, name, now[i])
+		}
+	}
+	return out
+}

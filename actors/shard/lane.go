@@ -1,0 +1,354 @@
+package shard
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"fencepost/actors/backend"
+	"fencepost/actors/shard/pool"
+	"fencepost/eventloop"
+	"fencepost/pgerr"
+)
+
+// How often a lane looks at its clocks: while somebody waits or a server cannot be reached, and otherwise.
+const (
+	busyTick = 100 * time.Millisecond
+	idleTick = time.Second
+)
+
+// cleanLimit bounds how long a backend may need to come to rest after its client has left; what runs longer is cancelled.
+const cleanLimit = 2 * time.Second
+
+// Deps are what all lanes share.
+type Deps struct {
+	Backend *backend.Deps
+	Budgets *Budgets
+	ShardOf func(name string) *actor.PID
+	Log     zerolog.Logger
+	NextID  func() uint64 // backend ids
+}
+
+// Lane is a pool's part on one event loop: its queue, its leases and its backends. It executes what the pool machine
+// decides.
+type Lane struct {
+	deps    *Deps
+	loop    eventloop.Loop
+	key     PoolKey
+	spec    *PoolSpec
+	machine *pool.Machine
+	stats   *Stats
+	spawner *eventloop.Spawner
+
+	ctx      actor.Context // valid during Receive
+	root     *actor.RootContext
+	self     *actor.PID
+	poolBud  *Budget
+	dbBud    *Budget
+	clients  int
+	pending  []*Attach // not answered: no server login has succeeded yet
+	welcome  *Welcome
+	refusal  *pgerr.Error // why the server refused the last login; nil after a success
+	effects  []pool.Effect
+	running  bool
+	timer    eventloop.Timer
+	interval time.Duration // of the armed timer
+}
+
+// member is what a slot's Owner points to.
+type member struct {
+	b       *backend.Backend
+	pid     *actor.PID
+	granted Granted
+	to      *actor.PID // who has the lease
+}
+
+type tick struct{}
+
+// offer says that a permit of a budget has become free; giveUp asks for the permit of an idle backend.
+type (
+	offer  struct{}
+	giveUp struct{}
+)
+
+func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane {
+	l := &Lane{deps: deps, loop: loop, key: key, spec: spec, stats: &Stats{}, machine: pool.New(spec.Limits)}
+	l.spawner = eventloop.NewSpawner(loop)
+	return l
+}
+
+// after takes over from the lane that failed before it, nil for the first: its clients are still there.
+func (l *Lane) after(old *Lane) *Lane {
+	if old != nil {
+		l.clients, l.welcome, l.stats, l.spec = old.clients, old.welcome, old.stats, old.spec
+	}
+	return l
+}
+
+// Receive implements actor.Actor.
+func (l *Lane) Receive(ctx actor.Context) {
+	l.ctx = ctx
+	switch m := ctx.Message().(type) {
+	case *Checkout:
+		m.Owner = m
+		l.run(l.machine.Checkout(l.loop.Now(), &m.Waiter))
+	case *Checkin:
+		l.checkin(m)
+	case *Abandon:
+		l.step(pool.Abandon{Waiter: &m.Checkout.Waiter})
+	case *Attach:
+		l.attach(m)
+	case *Detach:
+		l.detach(m)
+	case *CancelLease:
+		l.cancel(m)
+	case *backend.Opened:
+		l.opened(m)
+	case *backend.DialFailed:
+		l.dialFailed(m)
+	case *backend.Cleaned:
+		l.step(pool.Cleaned{Slot: m.Backend.Slot})
+	case *backend.Lost:
+		l.lost(m)
+	case tick:
+		l.interval = 0
+		l.step(pool.Tick{})
+	case offer:
+		l.step(pool.Tick{})
+	case controlLane:
+		l.control(m.verb)
+	case reloadLane:
+		l.reload(m.spec)
+	case giveUp:
+		l.step(pool.GiveUp{})
+	case *actor.Terminated:
+		l.terminated(m.Who)
+	case *actor.Started:
+		l.start()
+	case *actor.Stopping, *actor.Restarting:
+		l.stop()
+	case *actor.Stopped:
+	default:
+		l.deps.Log.Error().Type("message", m).Str("pool", l.name()).Msg("lane: unhandled message")
+	}
+	l.arm()
+	l.ctx = nil
+}
+
+func (l *Lane) name() string { return l.key.Database + "." + l.key.ServerUser }
+
+func (l *Lane) start() {
+	l.root, l.self = l.ctx.ActorSystem().Root, l.ctx.Self()
+	l.poolBud, l.dbBud = l.deps.Budgets.For(l.key, l.spec)
+	l.poolBud.Join(l.self)
+	l.dbBud.Join(l.self)
+	l.timer.Fire = func() { l.root.Send(l.self, tick{}) }
+	l.step(pool.Tick{})
+}
+
+// stop refuses what waits and gives the permits back; the backends are children and close with the lane.
+func (l *Lane) stop() {
+	if l.root == nil {
+		return
+	}
+	l.loop.StopTimer(&l.timer)
+	l.interval = -1
+	for _, w := range l.machine.Shut() {
+		co := w.Owner.(*Checkout)
+		l.root.Send(co.From, &Refused{Req: co.Req, Err: pgerr.Shutdown()})
+	}
+	for _, a := range l.pending {
+		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: pgerr.Shutdown()})
+	}
+	l.pending = nil
+	for n := l.machine.Size(); n > 0; n-- {
+		l.returnPermit()
+	}
+	l.poolBud.Leave(l.self)
+	l.dbBud.Leave(l.self)
+	l.root = nil
+}
+
+// arm keeps a timer running while there is something that time can change.
+func (l *Lane) arm() {
+	if l.interval < 0 {
+		return
+	}
+	want := time.Duration(0)
+	switch {
+	case l.machine.Waiting() > 0 || len(l.pending) > 0:
+		want = busyTick
+	case l.machine.Size() > 0 || l.spec.Limits.MinSize > 0:
+		want = idleTick
+	}
+	if want > 0 && (l.interval == 0 || want < l.interval) {
+		l.interval = want
+		l.loop.SetTimer(&l.timer, want)
+	}
+}
+
+func (l *Lane) step(ev pool.Event) { l.run(l.machine.Step(l.loop.Now(), ev)) }
+
+// run executes effects in order. Executing one may feed the machine again: what follows queues up behind.
+func (l *Lane) run(effects []pool.Effect) {
+	l.effects = append(l.effects, effects...)
+	if l.running {
+		return
+	}
+	l.running = true
+	for i := 0; i < len(l.effects); i++ {
+		l.execute(l.effects[i])
+	}
+	clear(l.effects)
+	l.effects = l.effects[:0]
+	l.running = false
+}
+
+func (l *Lane) execute(e pool.Effect) {
+	switch e.Kind {
+	case pool.Grant:
+		l.grant(e)
+	case pool.Refuse:
+		l.refuse(e.Waiter)
+	case pool.Dial:
+		l.dial(e.Slot)
+	case pool.Scrub:
+		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit})
+	case pool.Close:
+		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Close{Why: e.Why.String()})
+	case pool.WantPermits:
+		l.wantPermits(e.N)
+	case pool.ReturnPermit:
+		l.returnPermit()
+	case pool.Bug:
+		l.deps.Log.Error().Str("pool", l.name()).Msg("pool: impossible event")
+	}
+}
+
+func (l *Lane) grant(e pool.Effect) {
+	m := e.Slot.Owner.(*member)
+	if !m.b.Usable() {
+		l.step(pool.Spoiled{Slot: e.Slot, Waiter: e.Waiter})
+		return
+	}
+	co := e.Waiter.Owner.(*Checkout)
+	waited := l.loop.Now().Sub(co.Enqueued)
+	l.stats.Assignments++
+	l.stats.WaitTime += waited
+	l.stats.Wait.Observe(waited)
+	m.granted.Req, m.granted.Epoch = co.Req, l.spec.Shard.View().Epoch
+	m.to = co.From
+	l.root.Send(co.From, &m.granted)
+}
+
+// refuse tells a waiter why its time ran out: a pool that is busy, or a server that cannot be reached.
+func (l *Lane) refuse(w *pool.Waiter) {
+	co := w.Owner.(*Checkout)
+	waited := l.loop.Now().Sub(co.Enqueued)
+	l.stats.Refused++
+	l.stats.WaitTime += waited
+	l.stats.Wait.Observe(waited)
+	err := pgerr.QueryWaitTimeout(waited)
+	switch {
+	case l.machine.Paused():
+		err = pgerr.Paused(l.key.Database, waited)
+	case l.machine.Failing() && l.refusal != nil:
+		err = pgerr.CannotConnect(l.refusal)
+	}
+	l.root.Send(co.From, &Refused{Req: co.Req, Err: err})
+}
+
+func (l *Lane) dial(s *pool.Slot) {
+	view := l.spec.Shard.View()
+	target := backend.Target{Host: view.Elected, Database: l.spec.DBName, User: l.key.ServerUser, Source: l.spec.Source, Timeout: l.spec.Dial, Tune: l.spec.Tune}
+	id := l.deps.NextID()
+	l.stats.Dials++
+	m := &member{}
+	s.Owner = m
+	pid, err := l.spawner.SpawnNamed(l.ctx, fmt.Sprintf("b%d", id), func(mb *eventloop.Mailbox) actor.Actor {
+		m.b = backend.New(id, l.deps.Backend, l.loop, mb, l.self, s, target, view.Epoch)
+		m.granted.Backend = m.b
+		return m.b
+	})
+	if err != nil {
+		l.deps.Log.Error().Err(err).Str("pool", l.name()).Msg("spawn backend")
+		l.step(pool.DialFailed{Slot: s})
+		return
+	}
+	m.pid = pid
+}
+
+func (l *Lane) checkin(m *Checkin) {
+	c := m.Condition
+	if m.Backend.Cancelled() {
+		c = pool.Broken
+	}
+	if mem, ok := m.Backend.Slot.Owner.(*member); ok {
+		mem.to = nil
+	}
+	l.run(l.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
+}
+
+// reclaim takes back what was granted to a client that is gone: its Granted met nobody.
+func (l *Lane) reclaim(from *actor.PID) {
+	var lost []*pool.Slot
+	l.machine.Slots(func(s *pool.Slot) {
+		if m, ok := s.Owner.(*member); ok && m.to != nil && m.to.Equal(from) {
+			lost = append(lost, s)
+		}
+	})
+	for _, s := range lost {
+		m := s.Owner.(*member)
+		c := pool.Broken
+		if m.b.Resting() {
+			c = pool.Clean
+		}
+		l.checkin(&Checkin{Backend: m.b, Condition: c})
+	}
+}
+
+// cancel passes a cancel on to the backend's actor; if that is gone there is nothing left to cancel.
+func (l *Lane) cancel(m *CancelLease) {
+	if mem, ok := m.Backend.Slot.Owner.(*member); ok && mem.pid != nil {
+		l.root.Send(mem.pid, m.Cancel)
+		return
+	}
+	m.Cancel.Done(nil)
+}
+
+func (l *Lane) wantPermits(n int) {
+	got := 0
+	for ; got < n; got++ {
+		if !l.acquire() {
+			break
+		}
+	}
+	if got > 0 {
+		l.step(pool.Permits{N: got})
+	}
+}
+
+// acquire takes a permit of the pool and one of the database.
+func (l *Lane) acquire() bool {
+	ok, ask := l.poolBud.acquire(l.self)
+	if ok {
+		if ok, ask = l.dbBud.acquire(l.self); ok {
+			return true
+		}
+		l.poolBud.release()
+	}
+	for _, p := range ask {
+		l.root.Send(p, giveUp{})
+	}
+	return false
+}
+
+func (l *Lane) returnPermit() {
+	for _, b := range [...]*Budget{l.poolBud, l.dbBud} {
+		if next := b.release(); next != nil {
+			l.root.Send(next, offer{})
+		}
+	}
+}

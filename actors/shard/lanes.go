@@ -1,0 +1,127 @@
+package shard
+
+import (
+	"net/netip"
+	"net/url"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/eventloop"
+)
+
+// Lanes is the parent of all lanes of one event loop, and lives on that loop: it may look at its lanes directly.
+type Lanes struct {
+	Deps *Deps
+	Loop eventloop.Loop
+
+	lanes  map[PoolKey]*entry
+	paused map[string]bool // databases paused ("" = all): lanes made later start paused
+}
+
+type entry struct {
+	lane *Lane
+	pid  *actor.PID
+}
+
+// Receive implements actor.Actor.
+func (p *Lanes) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		p.lanes, p.paused = map[PoolKey]*entry{}, map[string]bool{}
+	case *Attach:
+		ctx.Send(p.lane(ctx, m.Pool, m.Spec), m)
+	case *Detach: // from a client whose Attach was not answered
+		if e := p.lanes[m.Pool]; e != nil {
+			ctx.Send(e.pid, m)
+		}
+	case *Ensure:
+		p.lane(ctx, m.Pool, m.Spec)
+	case *Describe:
+		rows := make([]LaneRow, 0, len(p.lanes))
+		for _, e := range p.lanes {
+			rows = append(rows, e.lane.describe(p.Loop.Now()))
+		}
+		m.Reply <- rows
+	case *Control:
+		p.control(ctx, m)
+	case *Quiet:
+		n := 0
+		for k, e := range p.lanes {
+			if m.Database == "" || m.Database == k.Database {
+				n += e.lane.unfinished(m.Wait)
+			}
+		}
+		m.Reply <- n
+	case *Reload:
+		for k, e := range p.lanes {
+			if s := m.Spec(k); s != nil {
+				ctx.Send(e.pid, reloadLane{s})
+			}
+		}
+	case *actor.Terminated:
+		for k, e := range p.lanes {
+			if e.pid.Equal(m.Who) {
+				delete(p.lanes, k)
+			}
+		}
+	case *actor.Stopping, *actor.Stopped, *actor.Restarting:
+	default:
+		p.Deps.Log.Error().Type("message", m).Msg("lanes: unhandled message")
+	}
+}
+
+// lane finds or makes the lane of a pool.
+func (p *Lanes) lane(ctx actor.Context, key PoolKey, spec *PoolSpec) *actor.PID {
+	if e := p.lanes[key]; e != nil {
+		return e.pid
+	}
+	e := &entry{}
+	props := actor.PropsFromProducer(func() actor.Actor {
+		e.lane = newLane(p.Deps, p.Loop, key, spec).after(e.lane)
+		return e.lane
+	}, actor.WithDispatcher(p.Loop), actor.WithMailbox(func() actor.Mailbox { return p.Loop.NewMailbox() }),
+		actor.WithSupervisor(StopOnFailure(p.Deps.Log)))
+	pid, err := ctx.SpawnNamed(props, url.QueryEscape(key.Database)+"/"+url.QueryEscape(key.ServerUser))
+	if err != nil {
+		p.Deps.Log.Error().Err(err).Msg("spawn lane")
+	}
+	e.pid = pid
+	p.lanes[key] = e
+	if p.paused[""] || p.paused[key.Database] {
+		ctx.Send(pid, controlLane{Pause})
+	}
+	return pid
+}
+
+func (p *Lanes) control(ctx actor.Context, m *Control) {
+	switch {
+	case m.Verb == Pause:
+		p.paused[m.Database] = true
+	case m.Verb == Resume && m.Database == "":
+		clear(p.paused)
+	case m.Verb == Resume:
+		delete(p.paused, m.Database)
+	}
+	n := 0
+	for k, e := range p.lanes {
+		if m.Database == "" || m.Database == k.Database {
+			ctx.Send(e.pid, controlLane{m.Verb})
+			n++
+		}
+	}
+	if m.Reply != nil {
+		m.Reply <- n
+	}
+}
+
+type (
+	controlLane struct{ verb Verb }
+	reloadLane  struct{ spec *PoolSpec }
+)
+
+func addrText(a netip.AddrPort) (string, uint16) {
+	if !a.IsValid() {
+		return "unix", 0
+	}
+	return a.Addr().Unmap().String(), a.Port()
+}

@@ -1,0 +1,163 @@
+package shard
+
+import (
+	"net"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/actors/backend"
+	"fencepost/actors/shard/pool"
+	"fencepost/pgerr"
+)
+
+// Messages to the lanes of a loop (Lanes) and to a lane.
+type (
+	// Attach asks the lanes of a loop for the lane of a pool, on behalf of a frontend that has authenticated. Answered
+	// once, by Attached or AttachRefused with the same Req, as soon as one server login of the pool has succeeded.
+	Attach struct {
+		Req  uint64
+		From *actor.PID
+		Pool PoolKey
+		Spec *PoolSpec
+	}
+	// CancelLease asks for a cancel of what a leased backend runs. Cancel.Done is called when it is over.
+	CancelLease struct {
+		Backend *backend.Backend
+		Cancel  *backend.Cancel
+	}
+	// Ensure makes the lane of a pool, so that min_pool_size backends are opened before the first client comes.
+	Ensure struct {
+		Pool PoolKey
+		Spec *PoolSpec
+	}
+	// Detach ends an attachment, or takes back an Attach that was not answered.
+	Detach struct {
+		Req  uint64
+		From *actor.PID
+		Pool PoolKey
+	}
+	// Checkout asks for a backend. Answered once, by Granted or Refused with the same Req. The message belongs to the
+	// lane until then, or until Abandon was handled; its memory is the frontend's, which has one checkout at a time.
+	Checkout struct {
+		pool.Waiter
+		From   *actor.PID
+		Holder backend.Holder
+		Target Intent
+	}
+	// Abandon takes a Checkout back. Nothing answers it. A Granted that crosses it must be checked in as usual.
+	Abandon struct{ Checkout *Checkout }
+	// Checkin ends a lease. The message belongs to the lane until the frontend's next Granted.
+	Checkin struct {
+		Backend   *backend.Backend
+		Condition pool.Condition
+	}
+	// Describe asks for rows. Reply has room for every lane's answer; nobody waits on it inside an actor.
+	Describe struct{ Reply chan<- []LaneRow }
+	// Control changes how lanes serve; those whose database matches Database ("" = all). Reply as in Describe; nil: no
+	// answer wanted.
+	Control struct {
+		Verb     Verb
+		Database string
+		Reply    chan<- int
+	}
+	// Reload gives a lane its new limits.
+	Reload struct{ Spec func(PoolKey) *PoolSpec }
+	// Quiet asks how many lanes still work for a database; the answer counts backends and waiters that Wait names.
+	Quiet struct {
+		Wait     Verb // Pause: anything busy; Reconnect: backends that are to be closed
+		Database string
+		Reply    chan<- int
+	}
+)
+
+// Messages from a lane to a frontend.
+type (
+	// Attached answers Attach.
+	Attached struct {
+		Req     uint64
+		Lane    *actor.PID
+		Welcome *Welcome
+		Stats   *Stats
+	}
+	// AttachRefused answers Attach.
+	AttachRefused struct {
+		Req uint64
+		Err *pgerr.Error
+	}
+	// Granted leases a backend: the frontend calls Hold on it, and ends with Checkin. Epoch is the view's.
+	Granted struct {
+		Req     uint64
+		Epoch   uint64
+		Backend *backend.Backend
+	}
+	// Refused answers a Checkout whose time was over.
+	Refused struct {
+		Req uint64
+		Err *pgerr.Error
+	}
+)
+
+// Messages from a lane to its shard.
+type (
+	// Observed reports what a login showed about a host.
+	Observed struct {
+		Host  string
+		Epoch uint64
+		At    time.Time
+	}
+	// HostLost reports a lost connection or a failed connect.
+	HostLost struct {
+		Host     string
+		Epoch    uint64
+		Code     string
+		Expected bool
+	}
+)
+
+// Intent is what a checkout is for.
+type Intent uint8
+
+// The intents. Until hosts have roles every backend serves any.
+const (
+	Any Intent = iota
+	ReadWrite
+)
+
+// Verb is a Control.
+type Verb uint8
+
+// The verbs.
+const (
+	Pause Verb = iota + 1
+	Resume
+	Reconnect
+	Drain
+)
+
+// PoolKey names a pool: backends of one database, logged in as one server user.
+type PoolKey struct {
+	Database   string // as the client names it
+	ServerUser string
+}
+
+// PoolSpec is what a lane needs to know about its pool; immutable.
+type PoolSpec struct {
+	Shard      *Shard
+	Limits     pool.Config
+	Size       int    // of the whole pool
+	DBLimit    int    // max_db_connections of the database, 0 = none
+	DBName     string // the database's name on the server
+	Source     backend.CredentialSource
+	Dial       time.Duration  // server_connect_timeout
+	WaitLimit  time.Duration  // query_wait_timeout
+	ResetQuery string         // run at checkin of a session; "" for none
+	Mode       string         // for the console
+	Tune       func(net.Conn) // socket options; may be nil
+}
+
+// Welcome is what a pool's clients are told at login: every parameter the last server login reported, in a fixed order.
+type Welcome struct {
+	Parameters [][2]string
+	Params     backend.Params // the tracked ones among them
+}

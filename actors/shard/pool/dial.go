@@ -1,0 +1,116 @@
+package pool
+
+import "time"
+
+// firstRetry is the wait after the first failed connect; it doubles up to Config.RetryMax.
+const firstRetry = 100 * time.Millisecond
+
+// wanted is how many backends should be opened now.
+func (m *Machine) wanted(now time.Time) int {
+	if m.paused || now.Before(m.retryAt) {
+		return 0
+	}
+	n := 0
+	if w := m.waiters.n - m.counts[Dialling] - len(m.idle); w > 0 {
+		n = w
+	}
+	if !m.draining {
+		if k := max(m.cfg.MinSize, m.warm) - (len(m.slots) - m.counts[Closing]); k > n {
+			n = k
+		}
+	}
+	if room := m.cfg.Concurrency - m.counts[Dialling]; n > room {
+		n = room
+	}
+	// One probe at a time while the server refuses.
+	if m.failures > 0 && n > 1-m.counts[Dialling] {
+		n = 1 - m.counts[Dialling]
+	}
+	return max(n, 0)
+}
+
+// dial opens backends as far as permits go, asks for the permits that are missing, and returns those it cannot use.
+func (m *Machine) dial(now time.Time) {
+	n := m.wanted(now)
+	spare := m.permits - len(m.slots)
+	for ; n > 0 && spare > 0; n, spare = n-1, spare-1 {
+		m.seq++
+		s := &Slot{state: Dialling, since: now, index: len(m.slots), lifeShare: m.seq*61%201 - 100}
+		m.slots = append(m.slots, s)
+		m.counts[Dialling]++
+		m.emit(Effect{Kind: Dial, Slot: s})
+	}
+	for ; spare > 0; spare-- {
+		m.permits--
+		m.emit(Effect{Kind: ReturnPermit})
+	}
+	if n > 0 {
+		m.emit(Effect{Kind: WantPermits, N: n})
+	}
+}
+
+func (m *Machine) dialFailed(now time.Time, s *Slot) {
+	if s.state != Dialling {
+		m.bug()
+		return
+	}
+	wait := firstRetry << min(m.failures, 20)
+	if m.cfg.RetryMax > 0 {
+		wait = min(wait, m.cfg.RetryMax)
+	}
+	// Connects that failed together count once.
+	if !now.Before(m.retryAt) {
+		m.failures++
+		m.retryAt = now.Add(wait)
+	}
+	m.forget(now, s)
+	m.dial(now)
+}
+
+// tick refuses waiters whose time is over, closes backends that were idle or alive too long, and retries connects.
+func (m *Machine) tick(now time.Time) {
+	for w := m.waiters.first; w != nil; {
+		next := w.next
+		if !w.Deadline.IsZero() && !now.Before(w.Deadline) {
+			m.waiters.remove(w)
+			m.emit(Effect{Kind: Refuse, Waiter: w})
+		}
+		w = next
+	}
+	for i := 0; i < len(m.idle); {
+		s := m.idle[i]
+		switch {
+		case m.tooOld(now, s):
+			m.lastLife = now
+			m.close(now, s, WhyLifetime)
+		case m.cfg.IdleTimeout > 0 && len(m.slots)-m.counts[Closing] > m.cfg.MinSize &&
+			now.Sub(s.since) >= jitter(m.cfg.IdleTimeout, s.lifeShare):
+			m.close(now, s, WhyIdle)
+		default:
+			i++
+		}
+	}
+	m.dial(now)
+}
+
+// tooOld applies the lifetime. Closes for age are at least Lifetime/PoolSize apart, as PgBouncer spaces them, so that
+// backends opened in one burst do not all end in one.
+func (m *Machine) tooOld(now time.Time, s *Slot) bool {
+	if m.cfg.Lifetime <= 0 || now.Sub(s.opened) < jitter(m.cfg.Lifetime, s.lifeShare) {
+		return false
+	}
+	return m.cfg.PoolSize <= 0 || now.Sub(m.lastLife) >= m.cfg.Lifetime/time.Duration(m.cfg.PoolSize)
+}
+
+// jitter spreads d by up to -10 %: limits are never exceeded by it.
+func jitter(d time.Duration, share int64) time.Duration {
+	return d - d/2000*time.Duration(share+100)
+}
+
+func (m *Machine) configure(now time.Time, cfg Config) {
+	if cfg.Concurrency < 1 {
+		cfg.Concurrency = 1
+	}
+	m.cfg = cfg
+	m.serve(now)
+}

@@ -1,0 +1,54 @@
+package shard
+
+import (
+	"time"
+
+	"fencepost/actors/shard/pool"
+	"fencepost/metrics"
+)
+
+// Stats are a lane's counters since start. They belong to the lane's loop: the lane and the frontends on it add to them,
+// everybody else gets copies by Describe.
+type Stats struct {
+	Assignments, Transactions, Queries uint64
+	Received, Sent                     uint64 // bytes from and to clients
+	TransactionTime, QueryTime         time.Duration
+	WaitTime                           time.Duration
+	Logins                             uint64
+	Parses, Binds                      uint64
+	Refused                            uint64 // checkouts refused at their deadline
+	Dials, DialFailures, Losses        uint64
+
+	Wait, Query, Transaction metrics.Histogram
+}
+
+// LaneRow describes a lane for the console; a copy.
+type LaneRow struct {
+	Loop       int
+	Pool       PoolKey
+	Spec       *PoolSpec
+	Clients    int
+	Waiting    int
+	OldestWait time.Duration
+	Counts     [pool.Closing + 1]int
+	Cancelling int
+	Paused     bool
+	Failing    bool
+	Stats      Stats
+	Backends   []BackendRow
+}
+
+// BackendRow describes a backend for the console; a copy.
+type BackendRow struct {
+	ID              uint64
+	State           pool.State
+	Host            string
+	Remote, Local   string
+	RemotePort      uint16
+	LocalPort       uint16
+	PID             uint32
+	Opened, Since   time.Time
+	Retiring        bool
+	Cancelling      bool
+	ApplicationName string
+}
