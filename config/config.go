@@ -6,7 +6,8 @@
 //
 // Tags: key (the TOML key), default (as it would be written, without quotes; absent: inherited or none), min and max
 // (inclusive, in the field's type), unit (where the type does not say it), reload ("yes", or "restart" when only a new
-// process applies a change), example (the value Example shows where there is no default).
+// process applies a change), example (the value Example shows where there is no default), group (the heading in Example
+// that begins here).
 //
 // Nothing is ever corrected: a file either holds, or Load returns every problem in it.
 package config

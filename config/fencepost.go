@@ -8,7 +8,7 @@ import (
 // Fencepost is the section [fencepost]: the process, its pools and its defaults for databases and users.
 type Fencepost struct {
 	// Addresses to accept TCP connections on, separated by commas. "*" is every address, "" none (the Unix socket only).
-	ListenAddr string `key:"listen_addr" default:"127.0.0.1" reload:"restart"`
+	ListenAddr string `group:"Listening and process" key:"listen_addr" default:"127.0.0.1" reload:"restart"`
 	// Port of the TCP listeners; also part of the Unix socket's name.
 	ListenPort int `key:"listen_port" default:"6432" min:"1" max:"65535" reload:"restart"`
 	// Connections the kernel keeps for a listener until they are accepted; the kernel caps it at net.core.somaxconn.
@@ -34,7 +34,7 @@ type Fencepost struct {
 
 	// When a server connection goes back to its pool: session (when the client leaves), transaction (at the end of each
 	// transaction) or statement (after each statement; transaction blocks are refused).
-	PoolMode PoolMode `key:"pool_mode" default:"transaction" reload:"yes"`
+	PoolMode PoolMode `group:"Pools" key:"pool_mode" default:"transaction" reload:"yes"`
 	// Server connections a pool may open. A pool is one database and one server user.
 	DefaultPoolSize int `key:"default_pool_size" default:"20" min:"1" max:"100000" unit:"connections" reload:"yes"`
 	// Server connections to keep open in each pool that has been used, also when nobody needs them.
@@ -49,7 +49,7 @@ type Fencepost struct {
 	ServerRoundRobin bool `key:"server_round_robin" default:"false" reload:"yes"`
 
 	// Longest wait of a client for a server connection; then its query is refused. "0s" is no limit.
-	QueryWaitTimeout time.Duration `key:"query_wait_timeout" default:"2m" min:"0s" max:"8760h" reload:"yes"`
+	QueryWaitTimeout time.Duration `group:"Time limits and server connections" key:"query_wait_timeout" default:"2m" min:"0s" max:"8760h" reload:"yes"`
 	// Longest time to connect and log in to a server.
 	ServerConnectTimeout time.Duration `key:"server_connect_timeout" default:"15s" min:"1ms" max:"8760h" reload:"yes"`
 	// Upper bound of the pause between attempts to connect to a server that failed. The pause starts at 100 ms and grows
@@ -69,18 +69,18 @@ type Fencepost struct {
 	CancelAckTimeout time.Duration `key:"cancel_ack_timeout" default:"5s" min:"1ms" max:"8760h" reload:"yes"`
 
 	// Startup parameters of clients to drop without an error. "options" drops what is unknown inside of options.
-	IgnoreStartupParameters []string `key:"ignore_startup_parameters" default:"extra_float_digits" reload:"yes"`
+	IgnoreStartupParameters []string `group:"Startup parameters" key:"ignore_startup_parameters" default:"extra_float_digits" reload:"yes"`
 	// Parameters to carry from client to server connection besides client_encoding, DateStyle, TimeZone,
 	// standard_conforming_strings and application_name. Only such that the server reports (ParameterStatus) can be carried.
 	TrackExtraParameters []string `key:"track_extra_parameters" default:"IntervalStyle" reload:"restart"`
 
 	// How clients prove who they are: scram-sha-256, md5 (which does SCRAM for users whose secret is a SCRAM verifier),
 	// password (in clear text) or trust (not at all; users need not be listed).
-	AuthType AuthType `key:"auth_type" default:"scram-sha-256" reload:"yes"`
+	AuthType AuthType `group:"Access, console and metrics" key:"auth_type" default:"scram-sha-256" reload:"yes"`
 	// Users who may use every command of the console (databases fencepost and pgbouncer).
-	AdminUsers []string `key:"admin_users" default:"" example:"ops" reload:"yes"`
+	AdminUsers []string `key:"admin_users" default:"" reload:"yes"`
 	// Users who may use the console's SHOW commands.
-	StatsUsers []string `key:"stats_users" default:"" example:"grafana" reload:"yes"`
+	StatsUsers []string `key:"stats_users" default:"" reload:"yes"`
 	// Address of the HTTP server for metrics and health, host:port. It asks for no password. "" is none.
 	AdminHTTP string `key:"admin_http" default:"127.0.0.1:6433" reload:"restart"`
 	// Interval the averages of SHOW STATS are taken over.
@@ -88,13 +88,13 @@ type Fencepost struct {
 
 	// What SIGTERM does first; a second one stops at once. drain ends each session at its next transaction boundary
 	// (SQLSTATE 57P01), wait_for_clients waits until the clients leave. Both take no new clients.
-	Sigterm SigtermAction `key:"sigterm" default:"drain" reload:"yes"`
+	Sigterm SigtermAction `group:"Ending" key:"sigterm" default:"drain" reload:"yes"`
 	// Longest time SIGTERM waits before the remaining sessions are ended. "0s" is no limit: then only a second signal or the
 	// service manager's own limit ends a session that never finishes.
 	DrainTimeout time.Duration `key:"drain_timeout" default:"0s" min:"0s" max:"8760h" reload:"yes"`
 
 	// Least level that is logged: debug, info, warn or error.
-	LogLevel LogLevel `key:"log_level" default:"info" reload:"yes"`
+	LogLevel LogLevel `group:"Logging" key:"log_level" default:"info" reload:"yes"`
 	// json, one object per line, or console, for people.
 	LogFormat LogFormat `key:"log_format" default:"json" reload:"restart"`
 	// Log each client's successful login.
@@ -106,7 +106,7 @@ type Fencepost struct {
 
 	// Have the kernel probe idle TCP connections, to clients and to servers. This and the following four apply to new
 	// connections.
-	TCPKeepalive bool `key:"tcp_keepalive" default:"true" reload:"yes"`
+	TCPKeepalive bool `group:"TCP" key:"tcp_keepalive" default:"true" reload:"yes"`
 	// Idle time before the first probe, in whole seconds. "0s" is the system's.
 	TCPKeepIdle time.Duration `key:"tcp_keepidle" default:"0s" min:"0s" max:"9h" reload:"yes"`
 	// Time between probes, in whole seconds. "0s" is the system's.

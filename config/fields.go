@@ -9,11 +9,10 @@ import (
 
 // setting is one key of a section, from its struct field.
 type setting struct {
-	key, unit, def, min, max, example string
-	hasDefault                        bool
-	reloadable                        bool
-	goName                            string
-	index                             int
+	key, unit, def, min, max, example, group string
+	hasDefault, reloadable                   bool
+	goName                                   string
+	index                                    int
 }
 
 // settingsOf lists the settings of a section's struct in the order of its fields.
@@ -28,7 +27,7 @@ func settingsOf(section reflect.Type) []setting {
 		def, hasDefault := f.Tag.Lookup("default")
 		list = append(list, setting{
 			key: key, unit: f.Tag.Get("unit"), def: def, min: f.Tag.Get("min"), max: f.Tag.Get("max"),
-			example: f.Tag.Get("example"), hasDefault: hasDefault, reloadable: f.Tag.Get("reload") == "yes",
+			example: f.Tag.Get("example"), group: f.Tag.Get("group"), hasDefault: hasDefault, reloadable: f.Tag.Get("reload") == "yes",
 			goName: f.Name, index: i,
 		})
 	}
@@ -60,7 +59,13 @@ func Default() Fencepost {
 // setText sets a field from the text of a tag, by the same rules as from the file.
 func setText(field reflect.Value, s setting, text string) (rule string) {
 	var raw any = text
-	switch field.Addr().Interface().(type) {
+	switch p := field.Addr().Interface().(type) {
+	case *Secret:
+		*p = NewSecret(text)
+		return ""
+	case *[]Host:
+		*p = []Host{{Addr: text, Role: RoleAny}}
+		return ""
 	case *int, *Optional[int]:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -77,8 +82,6 @@ func setText(field reflect.Value, s setting, text string) (rule string) {
 			}
 		}
 		raw = list
-	case *[]Host:
-		raw = []any{text}
 	}
 	return setValue(field, s, raw)
 }

@@ -48,7 +48,7 @@ func parseHost(raw any) (Host, string) {
 	case map[string]any:
 		for _, key := range sortedKeys(written) {
 			if key != "addr" && key != "role" {
-				return Host{}, fmt.Sprintf("must have nothing but addr and role in a host, not %s", key)
+				return Host{}, fmt.Sprintf("must have nothing but addr and role in a host, not %q", key)
 			}
 		}
 		host, rule := parseHost(written["addr"])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/BurntSushi/toml"
 )
@@ -59,7 +60,9 @@ func (r *reader) report() *Problems {
 	slices.SortStableFunc(r.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Rule, b.Rule))
 	})
-	return &Problems{Path: r.path, List: r.problems}
+	// Two hosts of a list may break the same rule.
+	list := slices.CompactFunc(r.problems, func(a, b Problem) bool { return a.Key == b.Key && a.Value == b.Value && a.Rule == b.Rule })
+	return &Problems{Path: r.path, List: list}
 }
 
 // locate fills in the lines of problems. The library tells a key's position only in errors, so a decode that always fails
@@ -82,7 +85,7 @@ func lineOf(md *toml.MetaData, table map[string]toml.Primitive, path []string) i
 	for _, key := range path {
 		value, ok := table[key]
 		if !ok {
-			break
+			return line
 		}
 		var failed toml.ParseError
 		if errors.As(md.PrimitiveDecode(value, &nowhere{}), &failed) && failed.Position.Line > 0 {
@@ -90,7 +93,15 @@ func lineOf(md *toml.MetaData, table map[string]toml.Primitive, path []string) i
 		}
 		table = nil
 		if md.PrimitiveDecode(value, &table) != nil {
-			break
+			return line
+		}
+	}
+	if line > 0 || len(path) == 0 {
+		return line
+	}
+	for key := range table { // a section that is there only by sections below it: the first of them
+		if below := lineOf(md, table, []string{key}); line == 0 || below > 0 && below < line {
+			line = below
 		}
 	}
 	return line
@@ -126,5 +137,11 @@ func syntaxProblem(data []byte, err error) Problem {
 			return Problem{Rule: "not valid TOML (details are left out, they might show a secret)", Line: line}
 		}
 	}
-	return Problem{Rule: "not valid TOML: " + strings.ToValidUTF8(failed.Message, "?"), Line: line}
+	printable := strings.Map(func(r rune) rune { // a message may hold bytes of the file, line ends too
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, failed.Message)
+	return Problem{Rule: "not valid TOML: " + printable, Line: line}
 }

@@ -24,6 +24,9 @@ func (r *reader) problem(rule string, value any, path ...string) {
 	if value != nil {
 		p.Value = writtenValue(value)
 	}
+	if strings.Contains(p.Value, "://") || strings.Contains(p.Value, "password") {
+		p.Value = "" // a connection string, maybe with a password
+	}
 	r.problems = append(r.problems, p)
 }
 
@@ -42,7 +45,7 @@ func (r *reader) read() *Config {
 	}
 	for _, name := range sortedKeys(r.file) {
 		if !slices.Contains(sections, name) {
-			r.problem(unknownKey(name, sections, "section"), nil, name)
+			r.problem("unknown section"+didYouMean(name, sections), nil, name)
 		}
 	}
 	if raw, ok := r.file["fencepost"]; ok {
@@ -102,11 +105,7 @@ func (r *reader) section(dst any, known []setting, table map[string]any, path ..
 		at := append(slices.Clone(path), key)
 		i := slices.IndexFunc(known, func(s setting) bool { return s.key == key })
 		if i < 0 {
-			keys := make([]string, len(known))
-			for i, s := range known {
-				keys[i] = s.key
-			}
-			r.problem(unknownKey(key, keys, "key"), nil, at...)
+			r.problem(unknownSetting(path[0], key, known), nil, at...)
 			continue
 		}
 		r.value(into.Field(known[i].index), known[i], table[key], at)
@@ -136,55 +135,6 @@ func (r *reader) value(field reflect.Value, s setting, raw any, at []string) {
 			r.problem(rule, raw, at...)
 		}
 	}
-}
-
-// unknownKey is the rule for a name that is not in known, with the nearest one that is.
-func unknownKey(name string, known []string, what string) string {
-	if near, ok := nearest(name, known); ok {
-		return "unknown " + what + ", did you mean " + near + "?"
-	}
-	return "unknown " + what
-}
-
-// nearest finds the word in known that name was most likely meant to be: few letters differ, or one holds the other.
-func nearest(name string, known []string) (string, bool) {
-	name = strings.ToLower(name)
-	best, least := "", len(name)/3+1
-	for _, word := range known {
-		if d := distance(name, word); d < least || d == least && best == "" {
-			best, least = word, d
-		}
-	}
-	if best != "" {
-		return best, true
-	}
-	for _, word := range known {
-		if len(name) > 3 && (strings.Contains(word, name) || strings.Contains(name, word)) {
-			return word, true
-		}
-	}
-	return "", false
-}
-
-// distance is Levenshtein's, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

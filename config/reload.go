@@ -10,7 +10,7 @@ import (
 // Changes lists what differs between two configurations: the keys that a reload applies, and those that only a new
 // process would. Keys of [fencepost] are bare (pool_mode), others full (databases.app.pool_size); a section that was
 // added or removed is listed by its own name (users.app). Alphabetical, without values.
-func Changes(old, new *Config) (applied, needRestart []string) {
+func Changes(from, to *Config) (applied, needRestart []string) {
 	note := func(key string, reloadable bool) {
 		if reloadable {
 			applied = append(applied, key)
@@ -18,10 +18,10 @@ func Changes(old, new *Config) (applied, needRestart []string) {
 			needRestart = append(needRestart, key)
 		}
 	}
-	compare(&old.Fencepost, &new.Fencepost, fencepostSettings, note)
-	compareNamed("shards", old.Shards, new.Shards, shardSettings, note)
-	compareNamed("databases", old.Databases, new.Databases, databaseSettings, note)
-	compareNamed("users", old.Users, new.Users, userSettings, note)
+	compare(&from.Fencepost, &to.Fencepost, fencepostSettings, note)
+	compareNamed("shards", writtenShards(from), writtenShards(to), shardSettings, note)
+	compareNamed("databases", writtenDatabases(from), writtenDatabases(to), databaseSettings, note)
+	compareNamed("users", from.Users, to.Users, userSettings, note)
 	slices.Sort(applied)
 	slices.Sort(needRestart)
 	return applied, needRestart
@@ -40,8 +40,33 @@ func Reloaded(running, loaded *Config) *Config {
 	return &next
 }
 
-func compare(old, new any, settings []setting, note func(string, bool)) {
-	a, b := reflect.ValueOf(old).Elem(), reflect.ValueOf(new).Elem()
+// writtenShards leaves out the shards made of hosts in databases: those hosts are a setting of the database.
+func writtenShards(c *Config) map[string]*Shard {
+	written := map[string]*Shard{}
+	for name, shard := range c.Shards {
+		if shardName.MatchString(name) {
+			written[name] = shard
+		}
+	}
+	return written
+}
+
+// writtenDatabases takes back the names of shards made of hosts.
+func writtenDatabases(c *Config) map[string]*Database {
+	written := map[string]*Database{}
+	for name, db := range c.Databases {
+		if len(db.Hosts) > 0 {
+			plain := *db
+			plain.Shard = ""
+			db = &plain
+		}
+		written[name] = db
+	}
+	return written
+}
+
+func compare(from, to any, settings []setting, note func(string, bool)) {
+	a, b := reflect.ValueOf(from).Elem(), reflect.ValueOf(to).Elem()
 	for _, s := range settings {
 		if !reflect.DeepEqual(a.Field(s.index).Interface(), b.Field(s.index).Interface()) {
 			note(s.key, s.reloadable)
@@ -49,18 +74,18 @@ func compare(old, new any, settings []setting, note func(string, bool)) {
 	}
 }
 
-func compareNamed[T any](section string, old, new map[string]*T, settings []setting, note func(string, bool)) {
-	for name, was := range old {
+func compareNamed[T any](section string, from, to map[string]*T, settings []setting, note func(string, bool)) {
+	for name, was := range from {
 		full := toml.Key{section, name}.String()
-		is, ok := new[name]
+		is, ok := to[name]
 		if !ok {
 			note(full, true)
 			continue
 		}
 		compare(was, is, settings, func(key string, reloadable bool) { note(full+"."+key, reloadable) })
 	}
-	for name := range new {
-		if old[name] == nil {
+	for name := range to {
+		if from[name] == nil {
 			note(toml.Key{section, name}.String(), true)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 )
 
 // ConsoleDatabases are the names of the console, which no section may take.
@@ -75,6 +74,9 @@ func (r *reader) validateDatabase(c *Config, db *Database) {
 		r.problem(rule, nil, section...)
 	}
 	r.validatePlace(c, db, at)
+	if db.DBName == "" && db.Name != "*" {
+		db.DBName = db.Name
+	}
 	if db.Password.IsSet() && r.sound(at("password")...) {
 		if !db.Password.plaintext() {
 			r.problem("must be the password itself: with a verifier nobody can log in to a server", nil, at("password")...)
@@ -107,15 +109,11 @@ func (r *reader) validatePlace(c *Config, db *Database, at func(string) []string
 	case r.sound(at("shard")...) && !r.has("shards", db.Shard):
 		var written []string
 		for _, name := range sortedKeys(c.Shards) {
-			if r.has("shards", name) {
+			if r.has("shards", name) && shardName.MatchString(name) {
 				written = append(written, name)
 			}
 		}
-		rule := "must be the name of a [shards.NAME] section"
-		if near, ok := nearest(db.Shard, written); ok {
-			rule += ", did you mean " + near + "?"
-		}
-		r.problem(rule, db.Shard, at("shard")...)
+		r.problem("must be the name of a [shards.NAME] section"+didYouMean(db.Shard, written), db.Shard, at("shard")...)
 	}
 }
 
@@ -131,7 +129,7 @@ func (r *reader) validateUsers(c *Config) {
 		switch {
 		case !r.has("users", name, "password"):
 			r.problem(fmt.Sprintf("must be there: with auth_type %q nobody logs in without one", auth), nil, "users", name, "password")
-		case auth == AuthSCRAM && isMD5(c.Users[name].Password.value):
+		case auth == AuthSCRAM && isMD5(c.Users[name].Password.Reveal()):
 			r.problem(`must be a password or a SCRAM verifier: an md5 hash needs auth_type "md5" or "password"`, nil,
 				"users", name, "password")
 		}
@@ -146,7 +144,7 @@ func (r *reader) validateUsers(c *Config) {
 		for _, name := range names {
 			if c.Users[name] == nil {
 				r.problem(fmt.Sprintf("must name users with a [users.NAME] section (auth_type %q), which %q is not", auth, name),
-					strings.Join(names, ","), "fencepost", key)
+					names, "fencepost", key)
 			}
 		}
 	}

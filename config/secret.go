@@ -4,30 +4,45 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"unique"
 )
 
 // Secret is a password or a verifier. It is written in the settings as it is, as "file:PATH" (the file's contents
 // without the final line end) or as "env:NAME" (an environment variable), and resolved when the settings are loaded.
 // Every way of printing it shows only whether it is set. The zero value is not set. Secrets may be compared with ==.
-type Secret struct{ value string }
+type Secret struct {
+	// A pointer, because a wrong verb makes fmt print fields without asking Format; interned, so that == compares values.
+	value unique.Handle[string]
+}
 
 const hidden = "(hidden)"
 
 // NewSecret returns a Secret that holds value as it is.
-func NewSecret(value string) Secret { return Secret{value: value} }
+func NewSecret(value string) Secret {
+	if value == "" {
+		return Secret{}
+	}
+	return Secret{value: unique.Make(value)}
+}
 
 // Reveal returns the secret itself, "" when it is not set. The caller must neither log nor keep it in anything printed.
-func (s Secret) Reveal() string { return s.value }
+func (s Secret) Reveal() string {
+	if !s.IsSet() {
+		return ""
+	}
+	return s.value.Value()
+}
 
 // IsSet reports whether there is a secret.
-func (s Secret) IsSet() bool { return s.value != "" }
+func (s Secret) IsSet() bool { return s != Secret{} }
 
 // String returns "(hidden)", or "" when the secret is not set.
 func (s Secret) String() string {
-	if s.value == "" {
+	if !s.IsSet() {
 		return ""
 	}
 	return hidden
@@ -41,7 +56,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // plaintext reports whether the secret is a password and not a verifier PostgreSQL would store.
 func (s Secret) plaintext() bool {
-	return s.value != "" && !isMD5(s.value) && !strings.HasPrefix(s.value, scramPrefix)
+	return s.IsSet() && !isMD5(s.Reveal()) && !strings.HasPrefix(s.Reveal(), scramPrefix)
 }
 
 // secretSource fetches what a Secret refers to.
@@ -75,20 +90,32 @@ func (o osSecrets) file(path string) (string, error) {
 	return string(b), nil
 }
 
+// reason is an error without the path, which stands in the message already.
+func reason(err error) string {
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return failed.Err.Error()
+	}
+	return err.Error()
+}
+
 func (o osSecrets) env(name string) (string, bool) { return os.LookupEnv(name) }
 
 // resolveSecret turns what is written in the settings into a Secret. rule says what is wrong, without the secret.
 func resolveSecret(written string, from secretSource) (s Secret, rule string) {
 	value, origin := written, ""
 	if path, ok := strings.CutPrefix(written, "file:"); ok {
-		origin = "file " + path
+		origin = fmt.Sprintf("the file %q", path)
 		contents, err := from.file(path)
 		if err != nil {
-			return s, "cannot be read: " + err.Error()
+			return s, origin + " cannot be read: " + reason(err)
 		}
 		value = strings.TrimSuffix(strings.TrimSuffix(contents, "\n"), "\r")
 	} else if name, ok := strings.CutPrefix(written, "env:"); ok {
-		origin = "environment variable " + name
+		if name == "" {
+			return s, "must name an environment variable after env:"
+		}
+		origin = fmt.Sprintf("the environment variable %q", name)
 		if value, ok = from.env(name); !ok {
 			return s, origin + " is not set"
 		}
@@ -96,5 +123,5 @@ func resolveSecret(written string, from secretSource) (s Secret, rule string) {
 	if value == "" && origin != "" {
 		return s, origin + " is empty"
 	}
-	return Secret{value: value}, secretRule(value)
+	return NewSecret(value), secretRule(value)
 }

@@ -55,7 +55,7 @@ type Database struct {
 	// The shard's hosts written here instead of a section of their own, as in [shards.NAME]. Databases with equal lists
 	// share one shard.
 	Hosts []Host `key:"hosts" example:"127.0.0.1:5432" reload:"yes"`
-	// Name of the database on the server. Absent: the name the client asked for.
+	// Name of the database on the server. Absent: the name the client asks for.
 	DBName string `key:"dbname" example:"app" reload:"yes"`
 	// User to log in to the server with, for every client. Absent: the client's own name. Needed where [users] holds only
 	// verifiers and the server asks for a password.

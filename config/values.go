@@ -58,8 +58,11 @@ func setString(p *string, raw any) string {
 func setInt(p *int, s setting, raw any) string {
 	n, ok := raw.(int64)
 	least, most := tagInt(s.min), tagInt(s.max)
+	if _, quoted := raw.(string); quoted {
+		return fmt.Sprintf("must be a number without quotes, from %d to %d", least, most)
+	}
 	if !ok || n < least || n > most {
-		return fmt.Sprintf("must be a number from %d to %d, without quotes", least, most)
+		return fmt.Sprintf("must be a whole number from %d to %d", least, most)
 	}
 	*p = int(n)
 	return ""
@@ -164,6 +167,8 @@ func writtenValue(raw any) string {
 	switch v := raw.(type) {
 	case string:
 		text = strconv.Quote(v)
+	case []string:
+		text = "[" + quotedList(v) + "]"
 	case []any:
 		words := make([]string, len(v))
 		for i, element := range v {
