@@ -84,7 +84,7 @@ func checkStartupMessage(t *testing.T, packet []byte, s Startup) {
 		"application_name", s.ApplicationName, "replication", s.Replication}
 	seen := map[string]bool{}
 	for _, p := range slices.Concat(s.Params, s.ProtocolOptions) {
-		if folded := strings.ToLower(p.Name); seen[folded] || p.Name == "" {
+		if folded := lowerASCII(p.Name); seen[folded] || p.Name == "" {
 			t.Fatalf("%q comes twice or is empty", p.Name)
 		} else {
 			seen[folded] = true
@@ -95,7 +95,7 @@ func checkStartupMessage(t *testing.T, packet []byte, s Startup) {
 		again = append(again, p.Name, p.Value)
 	}
 	for name := range other.Parameters {
-		if !seen[strings.ToLower(name)] {
+		if !seen[lowerASCII(name)] {
 			t.Fatalf("%q was lost", name)
 		}
 	}

@@ -92,28 +92,61 @@ func (l *paramList) set(name, value string) {
 	l.list = append(l.list, Param{name, value})
 	switch {
 	case l.index != nil:
-		l.index[strings.ToLower(name)] = len(l.list) - 1
+		l.index[lowerASCII(name)] = len(l.list) - 1
 	case len(l.list) == indexFrom:
 		l.index = make(map[string]int, 2*indexFrom)
 		for i, p := range l.list {
-			l.index[strings.ToLower(p.Name)] = i
+			l.index[lowerASCII(p.Name)] = i
 		}
 	}
 }
 
 func (l *paramList) find(name string) int {
 	if l.index != nil {
-		if i, ok := l.index[strings.ToLower(name)]; ok {
+		if i, ok := l.index[lowerASCII(name)]; ok {
 			return i
 		}
 		return -1
 	}
 	for i := range l.list {
-		if len(l.list[i].Name) == len(name) && strings.EqualFold(l.list[i].Name, name) {
+		if equalFoldASCII(l.list[i].Name, name) {
 			return i
 		}
 	}
 	return -1
+}
+
+// lowerASCII folds as PostgreSQL's guc_name_compare does: other letters are bytes.
+func lowerASCII(s string) string {
+	for i := range len(s) {
+		if lowerByte(s[i]) != s[i] {
+			b := []byte(s)
+			for i, c := range b {
+				b[i] = lowerByte(c)
+			}
+			return string(b)
+		}
+	}
+	return s
+}
+
+func equalFoldASCII(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if lowerByte(a[i]) != lowerByte(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lowerByte(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
 }
 
 // ParseOptions splits the startup parameter "options" into settings, in order, the last of equal names winning:
@@ -203,7 +236,7 @@ func parseBool(s string) (value, ok bool) {
 	case "", "o", "O":
 		return false, false
 	}
-	lower := strings.ToLower(s)
+	lower := lowerASCII(s)
 	for _, word := range [...]string{"true", "yes", "on", "false", "no", "off"} {
 		if strings.HasPrefix(word, lower) {
 			return word == "true" || word == "yes" || word == "on", true

@@ -198,6 +198,23 @@ func TestManyParameters(t *testing.T) {
 	}
 }
 
+// TestParameterNamesFoldAsInPostgreSQL: only ASCII letters do, in a short list as in a long one; bytes that are no UTF-8
+// are bytes.
+func TestParameterNamesFoldAsInPostgreSQL(t *testing.T) {
+	for _, others := range []int{0, 2 * indexFrom} {
+		in := []string{"user", "u"}
+		for i := range others {
+			in = append(in, fmt.Sprintf("p%d", i), "")
+		}
+		in = append(in, "\xff", "1", "\xfe", "2", "k", "3", "\u212a", "4", "Ä", "5", "ä", "6", "K", "7")
+		s, _, err := ParseStartup(startup(Version30, in...))
+		want := []Param{{"\xff", "1"}, {"\xfe", "2"}, {"K", "7"}, {"\u212a", "4"}, {"Ä", "5"}, {"ä", "6"}}
+		if err != nil || !slices.Equal(s.Params[others:], want) {
+			t.Errorf("behind %d others: %q, %v", others, s.Params[others:], err)
+		}
+	}
+}
+
 func TestWantsReplication(t *testing.T) {
 	for value, want := range map[string]bool{"": false, "database": true, "true": true, "on": true, "YES": true, "1": true, "t": true,
 		"0": false, "off": false, "of": false, "no": false, "f": false, "n": false} {
