@@ -130,12 +130,16 @@ type Acceptor interface {
 }
 
 // Timer is one timer of one owner, embedded in it; the zero value with Fire set is ready. A timer belongs to one loop.
-// Fire must not be changed while the timer is armed.
+// Fire and Mailbox must not be changed while the timer is armed.
 type Timer struct {
 	Fire func()
+	// Mailbox is the mailbox of the actor the timer belongs to: while that actor is suspended Fire is withheld, and a
+	// panic in Fire is escalated to its supervisor. With nil a panic is told to Options.Panicked only.
+	Mailbox *Mailbox
 
 	when time.Duration // since the loop's start
-	slot int32         // 1 + position in the loop's heap; 0 when not armed
+	slot int32         // 1 + position in the loop's heap, -1 while withheld, 0 when not armed
+	seq  uint32        // order of arming, for timers of the same instant
 }
 
 // Armed reports whether the timer is waiting.
@@ -159,6 +163,9 @@ type Options struct {
 	Seed *uint64
 	// Panicked is told of every panic recovered on a loop that no actor's supervisor hears of. May be nil.
 	Panicked func(reason any, stack []byte)
+	// Escalated is told of every panic that is escalated to an actor's supervisor, which gets no stack. May be nil.
+	// Both functions are called on the loop.
+	Escalated func(reason any, stack []byte)
 }
 
 // Stats are a loop's counters since start, except where noted.
