@@ -198,6 +198,17 @@ func TestManyParameters(t *testing.T) {
 	}
 }
 
+// TestLongParameterListsAreIndexed: thousands of names before the login must not cost their square.
+func TestLongParameterListsAreIndexed(t *testing.T) {
+	var l paramList
+	for i := range 2 * indexFrom {
+		l.set(fmt.Sprint(i), "")
+		if indexed := i+1 >= indexFrom; (l.index != nil) != indexed || indexed && len(l.index) != i+1 {
+			t.Fatalf("after %d parameters: %d in the index", i+1, len(l.index))
+		}
+	}
+}
+
 // TestParameterNamesFoldAsInPostgreSQL: only ASCII letters do, in a short list as in a long one; bytes that are no UTF-8
 // are bytes.
 func TestParameterNamesFoldAsInPostgreSQL(t *testing.T) {
@@ -206,9 +217,9 @@ func TestParameterNamesFoldAsInPostgreSQL(t *testing.T) {
 		for i := range others {
 			in = append(in, fmt.Sprintf("p%d", i), "")
 		}
-		in = append(in, "\xff", "1", "\xfe", "2", "k", "3", "\u212a", "4", "Ä", "5", "ä", "6", "K", "7")
+		in = append(in, "\xff", "1", "\xfe", "2", "k", "3", "\u212a", "4", "Ä", "5", "ä", "6", "K", "7", "Zz", "8", "zZ", "9")
 		s, _, err := ParseStartup(startup(Version30, in...))
-		want := []Param{{"\xff", "1"}, {"\xfe", "2"}, {"K", "7"}, {"\u212a", "4"}, {"Ä", "5"}, {"ä", "6"}}
+		want := []Param{{"\xff", "1"}, {"\xfe", "2"}, {"K", "7"}, {"\u212a", "4"}, {"Ä", "5"}, {"ä", "6"}, {"zZ", "9"}}
 		if err != nil || !slices.Equal(s.Params[others:], want) {
 			t.Errorf("behind %d others: %q, %v", others, s.Params[others:], err)
 		}
