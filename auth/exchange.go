@@ -3,8 +3,10 @@ package auth
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 
 	"fencepost/pgerr"
+	"fencepost/wire"
 
 	"github.com/xdg-go/scram"
 )
@@ -37,22 +39,58 @@ type Exchange struct {
 	secret *Secret
 	salt   [4]byte
 	scram  *scram.ServerConversation
+	cause  error // of a refusal, for the log
 	err    *pgerr.Error
 }
 
-// NewExchange returns an Exchange by method m for the user named in the
-// startup message. A nil secret, and one that m cannot use, is replaced by
-// Mock(user): the client learns of it as of a wrong password.
-//
-// Where s is not Ready for m, the first Step does the slow work of Derive.
+// Causes of a LoginFailed, for logs and errors.Is. The client learns none of them.
+var (
+	ErrUnknownUser   = errors.New("no such user")
+	ErrNoPassword    = errors.New("user has no password")
+	ErrWrongSecret   = errors.New("an md5 secret cannot be used with scram-sha-256")
+	ErrEmptyPassword = errors.New("empty password")
+	ErrWrongPassword = errors.New("wrong password")
+	ErrNoMethod      = errors.New("no authentication method")
+)
+
+// NewExchange is Profile.NewExchange of the zero Profile.
 func NewExchange(m Method, user string, s *Secret) *Exchange {
-	if !s.Usable(m) && !s.isMock() {
-		s = Mock(user)
+	return Profile{}.NewExchange(m, user, s)
+}
+
+// NewExchange returns an Exchange by method m for the user named in the startup
+// message. Pass nil for s if there is no such user. A secret that m cannot use
+// is replaced by the profile's mock, and the client learns of it as of a wrong
+// password.
+//
+// Where s is not Ready for m, a Step does the slow work of Derive.
+func (p Profile) NewExchange(m Method, user string, s *Secret) *Exchange {
+	e := &Exchange{method: m, user: user, secret: s, cause: ErrWrongPassword}
+	if m == Trust && s.Usable(m) {
+		return e
 	}
-	if m == MD5 && s.kind == kindSCRAM {
-		m = SCRAM
+	// Made for known users too, so that it costs them the same.
+	mock := p.Mock(user)
+	if !s.Usable(m) {
+		e.cause, e.secret = s.unusable(m), mock
 	}
-	return &Exchange{method: m, user: user, secret: s}
+	if m == MD5 && e.secret.kind == kindSCRAM {
+		e.method = SCRAM
+	}
+	return e
+}
+
+// unusable says why Usable said no.
+func (s *Secret) unusable(m Method) error {
+	switch {
+	case m < Trust || m > SCRAM:
+		return ErrNoMethod
+	case !s.isKnown() || s.mock:
+		return ErrUnknownUser
+	case s.kind == kindNone:
+		return ErrNoPassword
+	}
+	return ErrWrongSecret
 }
 
 // Start appends the first Authentication request to dst. For Trust it appends
@@ -65,21 +103,21 @@ func (e *Exchange) Start(dst []byte) []byte {
 	switch e.method {
 	case Password:
 		e.state = password
-		return appendCleartext(dst)
+		return wire.AppendAuthCleartext(dst)
 	case MD5:
 		_, _ = rand.Read(e.salt[:]) // never fails (crypto/rand)
 		e.state = md5Answer
-		return appendMD5(dst, e.salt)
+		return wire.AppendAuthMD5(dst, e.salt)
 	case SCRAM:
 		e.state = saslFirst
-		return appendSASL(dst, mechanism)
+		return wire.AppendSASL(dst, []string{mechanism})
 	case Trust:
 		if !e.secret.mock {
 			e.state = succeeded
 			return dst
 		}
 	}
-	_ = e.fail(pgerr.LoginFailed(e.user))
+	_ = e.fail(e.refused())
 	return dst
 }
 
@@ -144,13 +182,15 @@ func (e *Exchange) Step(dst, body []byte) (out []byte, done bool, err error) {
 	return out, e.Done(), nil
 }
 
-// fail ends the Exchange. A success that the caller has already seen is not
-// taken back, but neither is it repeated.
+// fail ends the Exchange and lets go of the secret.
 func (e *Exchange) fail(err *pgerr.Error) error {
 	e.state, e.err = failed, err
 	e.secret, e.scram = nil, nil
 	return err
 }
+
+// refused is the one answer to whoever is not let in.
+func (e *Exchange) refused() *pgerr.Error { return pgerr.LoginFailed(e.user).WithCause(e.cause) }
 
 func (e *Exchange) succeed() {
 	e.state = succeeded
@@ -163,8 +203,12 @@ func (e *Exchange) stepPassword(body []byte) *pgerr.Error {
 		return fault
 	}
 	// The empty password is refused after the work of any other.
-	if ok := e.secret.matches(answer); !ok || answer == "" {
-		return pgerr.LoginFailed(e.user)
+	ok := e.secret.matches(answer)
+	if answer == "" && !e.secret.mock {
+		e.cause = ErrEmptyPassword
+	}
+	if !ok || answer == "" {
+		return e.refused()
 	}
 	e.succeed()
 	return nil
@@ -176,7 +220,7 @@ func (e *Exchange) stepMD5(body []byte) *pgerr.Error {
 		return fault
 	}
 	if !e.secret.matchesMD5(answer, e.salt) {
-		return pgerr.LoginFailed(e.user)
+		return e.refused()
 	}
 	e.succeed()
 	return nil

@@ -2,21 +2,29 @@ package auth
 
 import (
 	"cmp"
+	"crypto/md5"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"iter"
-	"slices"
 
 	"github.com/xdg-go/scram"
 )
 
 // processKey makes mock salts unpredictable and yet the same for one user as
-// long as the process lives.
-var processKey = func() []byte {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails (crypto/rand)
-	return key
-}()
+// long as the process lives. noKey and noMD5 are what mock secrets hold instead
+// of hashes of a password; nothing on the wire depends on them.
+var (
+	processKey = randomBytes(sha256.Size)
+	noKey      = randomBytes(sha256.Size)
+	noMD5      = [2 * md5.Size]byte(hex.AppendEncode(nil, randomBytes(md5.Size)))
+)
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails (crypto/rand)
+	return b
+}
 
 // Profile is what the secrets of the settings look like on the wire, so that
 // unknown users can look like most of the known. The zero value looks like a
@@ -74,24 +82,22 @@ func Mock(user string) *Secret { return Profile{}.Mock(user) }
 // the same requests each time within one process, matched by no password. It
 // is cheap and need not be kept.
 func (p Profile) Mock(user string) *Secret {
-	x := &secret{user: user, kind: kindPlain, mock: true}
+	x := &secret{user: user, kind: kindPlain, mock: true, md5: noMD5}
 	if p.kind == kindSCRAM {
 		x.kind = kindSCRAM
 	}
-	iterations, saltLen := cmp.Or(p.iterations, DefaultIterations), cmp.Or(p.saltLen, defaultSaltLen)
-	x.verifier.Store(mockVerifier(user, iterations, saltLen))
-	hex.Encode(x.md5[:], hmacSHA256(processKey, "md5", user)[:len(x.md5)/2])
+	x.verifier.Store(newVerifier(scram.StoredCredentials{
+		KeyFactors: mockFactors(user, cmp.Or(p.iterations, DefaultIterations), cmp.Or(p.saltLen, defaultSaltLen)),
+		StoredKey:  noKey,
+		ServerKey:  noKey,
+	}))
 	return &Secret{x}
 }
 
-func mockVerifier(user string, iterations, saltLen int) *verifier {
-	salt := hmacSHA256(processKey, "salt", user)
+func mockFactors(user string, iterations, saltLen int) scram.KeyFactors {
+	salt := hmacSHA256(processKey, user)
 	for len(salt) < saltLen {
-		salt = slices.Concat(salt, hmacSHA256(processKey, "salt", string(salt)))
+		salt = append(salt, hmacSHA256(processKey, string(salt))...)
 	}
-	return newVerifier(scram.StoredCredentials{
-		KeyFactors: scram.KeyFactors{Salt: string(salt[:saltLen]), Iters: iterations},
-		StoredKey:  hmacSHA256(processKey, "stored key", user),
-		ServerKey:  hmacSHA256(processKey, "server key", user),
-	})
+	return scram.KeyFactors{Salt: string(salt[:saltLen]), Iters: iterations}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"fencepost/pgerr"
+	"fencepost/wire"
 
 	"github.com/xdg-go/scram"
 )
@@ -39,7 +40,7 @@ func (e *Exchange) stepSASLInitial(dst, body []byte) ([]byte, *pgerr.Error) {
 	if !hasData {
 		// The mechanism allows it: the server asks with an empty challenge.
 		e.state = saslData
-		return appendSASLContinue(dst, ""), nil
+		return wire.AppendSASLContinue(dst, nil), nil
 	}
 	return e.stepSCRAMFirst(dst, data)
 }
@@ -55,7 +56,7 @@ func (e *Exchange) stepSCRAMFirst(dst, data []byte) ([]byte, *pgerr.Error) {
 		return dst, pgerr.ProtocolViolation("client uses authorization identity, but it is not supported")
 	}
 	e.state = saslFinal
-	return appendSASLContinue(dst, challenge), nil
+	return wire.AppendSASLContinue(dst, []byte(challenge)), nil
 }
 
 func (e *Exchange) stepSCRAMFinal(dst, data []byte) ([]byte, *pgerr.Error) {
@@ -64,10 +65,10 @@ func (e *Exchange) stepSCRAMFinal(dst, data []byte) ([]byte, *pgerr.Error) {
 		return dst, fault
 	}
 	if refused || !e.scram.Valid() || e.secret.mock {
-		return dst, pgerr.LoginFailed(e.user)
+		return dst, e.refused()
 	}
 	e.succeed()
-	return appendSASLFinal(dst, signature), nil
+	return wire.AppendSASLFinal(dst, []byte(signature)), nil
 }
 
 // scramStep hands one SCRAM message to the library. refused is the wrong

@@ -7,13 +7,18 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// SASLprep (RFC 4013) in the order of PostgreSQL's pg_saslprep, which differs
-// from the library's profile in two points: U+200B is a space before it is
-// nothing, and what is prohibited is looked for before normalisation. Either
-// would lock out a password that works with the server itself.
+// SASLprep (RFC 4013) as PostgreSQL's pg_saslprep does it, which differs from
+// the library's profile in three points: U+200B is a space before it is
+// nothing, U+1806 is nothing (the library's table B.1 lacks it), and what is
+// prohibited is looked for before normalisation, not after. Each would lock out
+// a password that works with the server itself.
 var (
 	saslprepMap = stringprep.Profile{
-		Mappings: []stringprep.Mapping{stringprep.SASLprep.Mappings[1], stringprep.SASLprep.Mappings[0]},
+		Mappings: []stringprep.Mapping{
+			stringprep.SASLprep.Mappings[1], // table C.1.2, non-ASCII spaces
+			stringprep.TableB1,
+			{0x1806: nil},
+		},
 	}
 	saslprepCheck = stringprep.Profile{
 		Prohibits: stringprep.SASLprep.Prohibits,

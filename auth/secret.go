@@ -98,8 +98,6 @@ func md5Hex(s string) (digits [2 * md5.Size]byte) {
 // for nobody.
 func (s *Secret) isKnown() bool { return s != nil && s.secret != nil }
 
-func (s *Secret) isMock() bool { return s.isKnown() && s.mock }
-
 // Plaintext returns the password if the settings hold it in plain text. It is
 // what a backend of this user logs in with.
 func (s *Secret) Plaintext() (password string, ok bool) {
@@ -109,9 +107,7 @@ func (s *Secret) Plaintext() (password string, ok bool) {
 	return s.plain, true
 }
 
-// Usable reports whether a client can log in by m with this secret at all. A
-// caller that has a [Profile] hands NewExchange a mock secret of that profile
-// where it says no; NewExchange itself falls back to Mock.
+// Usable reports whether a client can log in by m with this secret at all.
 func (s *Secret) Usable(m Method) bool {
 	if !s.isKnown() || s.mock {
 		return false

@@ -58,7 +58,8 @@ func parseVerifier(s string) (*verifier, error) {
 		return nil, errVerifier
 	}
 	n, err := strconv.ParseUint(iterations, 10, 31)
-	if err != nil || n == 0 {
+	// Go's base64 skips line ends.
+	if err != nil || n == 0 || strings.ContainsAny(s, "\r\n") {
 		return nil, errVerifier
 	}
 	decode := base64.StdEncoding.Strict().DecodeString
@@ -79,12 +80,12 @@ func parseVerifier(s string) (*verifier, error) {
 // deriveVerifier makes the verifier of a plaintext password. Where PBKDF2 is
 // refused (a FIPS policy) the result matches nothing.
 func deriveVerifier(user, password string) *verifier {
-	v := mockVerifier(user, DefaultIterations, defaultSaltLen)
-	stored, server, err := keys(password, v.creds.KeyFactors)
+	f := mockFactors(user, DefaultIterations, defaultSaltLen)
+	stored, server, err := keys(password, f)
 	if err != nil {
-		return v
+		stored, server = noKey, noKey
 	}
-	return newVerifier(scram.StoredCredentials{KeyFactors: v.creds.KeyFactors, StoredKey: stored, ServerKey: server})
+	return newVerifier(scram.StoredCredentials{KeyFactors: f, StoredKey: stored, ServerKey: server})
 }
 
 // matches checks a cleartext password: a PBKDF2, as slow as the verifier's
@@ -108,10 +109,8 @@ func keys(password string, f scram.KeyFactors) (stored, server []byte, err error
 	return sum[:], hmacSHA256(salted, "Server Key"), nil
 }
 
-func hmacSHA256(key []byte, parts ...string) []byte {
+func hmacSHA256(key []byte, data string) []byte {
 	h := hmac.New(sha256.New, key)
-	for _, p := range parts {
-		h.Write([]byte(p))
-	}
+	h.Write([]byte(data))
 	return h.Sum(nil)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,9 +68,9 @@ type Collector struct {
 	timeout  time.Duration
 	report   func(error)
 	failures atomic.Uint64
-	// busy is held by a scrape and by a source that has not returned yet; it
-	// guards nothing else, and no lock is taken while it is held.
-	busy sync.Mutex
+	// asking has room for one: the source that has not returned yet. Scrapes
+	// at the same time wait for each other.
+	asking chan struct{}
 }
 
 // NewCollector returns a Collector that gives source at most timeout to answer
@@ -84,7 +83,7 @@ func NewCollector(source Source, timeout time.Duration, report func(error)) *Col
 	if report == nil {
 		report = func(error) {}
 	}
-	return &Collector{source: source, timeout: timeout, report: report}
+	return &Collector{source: source, timeout: timeout, report: report, asking: make(chan struct{}, 1)}
 }
 
 // Describe announces nothing: label names and families are known at the scrape
@@ -128,8 +127,10 @@ func (c *Collector) own(complete float64, took time.Duration) []Family {
 func (c *Collector) ask() ([]Family, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout+c.timeout/4)
 	defer cancel()
-	if !c.busy.TryLock() {
-		return nil, errors.New("collect metrics: the previous scrape still waits for its answer")
+	select {
+	case c.asking <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errors.New("collect metrics: the source has not yet answered an earlier scrape")
 	}
 	type answer struct {
 		families []Family
@@ -137,11 +138,11 @@ func (c *Collector) ask() ([]Family, error) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		defer c.busy.Unlock()
-		ctx, cancel := context.WithTimeout(ctx, c.timeout)
+		limited, cancel := context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 		var a answer
-		a.families, a.err = c.call(ctx)
+		a.families, a.err = c.call(limited)
+		<-c.asking
 		answers <- a
 	}()
 	select {
