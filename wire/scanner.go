@@ -123,8 +123,8 @@ func (s *Scanner) Remaining() int { return int(s.left) }
 // Reset makes s stand at a boundary, for another stream.
 func (s *Scanner) Reset() { *s = Scanner{} }
 
-// Limits on the length words of a client's messages, as PostgreSQL 14 and newer sets them (SocketBackend, PQ_LARGE_MESSAGE_LIMIT,
-// PQ_SMALL_MESSAGE_LIMIT, PG_MAX_AUTH_TOKEN_LENGTH).
+// Limits on the bodies of a client's messages, as PostgreSQL 14 and newer sets them for the length words
+// (SocketBackend: PQ_LARGE_MESSAGE_LIMIT, PQ_SMALL_MESSAGE_LIMIT, PG_MAX_AUTH_TOKEN_LENGTH).
 const (
 	largeBody = 0x3fffffff - 1 - lengthSize
 	smallBody = 10000 - lengthSize
