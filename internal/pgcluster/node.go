@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,6 +30,9 @@ const (
 // startLimit bounds the wait for a server to take connections, on top of the caller's context.
 const startLimit = 60 * time.Second
 
+// signalLimit bounds the wait for the kernel to carry out a signal that cannot be caught.
+const signalLimit = 10 * time.Second
+
 // Node is one server of a cluster.
 type Node struct {
 	Name      string
@@ -43,22 +43,11 @@ type Node struct {
 	BinDir    string // initdb, pg_ctl, postgres; psql and the rest only where the version is the operating system's own
 
 	c         *Cluster
+	held      *os.File // the reservation of Port
 	following *Node
 	cmd       *exec.Cmd
 	gone      chan struct{} // closed when the postmaster of cmd has been reaped
 	frozen    bool
-}
-
-// Addr is host:port.
-func (n *Node) Addr() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
-
-// URL is a connection string over TCP. An empty password is left out.
-func (n *Node) URL(user, password, database string) string {
-	u := url.URL{Scheme: "postgres", User: url.User(user), Host: n.Addr(), Path: "/" + database, RawQuery: "sslmode=disable"}
-	if password != "" {
-		u.User = url.UserPassword(user, password)
-	}
-	return u.String()
 }
 
 // PID is the postmaster's process id, 0 when the server is not running.
@@ -111,8 +100,7 @@ func (n *Node) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if err := poll(ctx, n.ready); err != nil {
-		n.Kill()
-		return fmt.Errorf("start PostgreSQL %s on %s: %w\n%s", n.Name, n.Addr(), err, tail(n.Log(), 15))
+		return fmt.Errorf("start PostgreSQL %s on %s: %w\n%s", n.Name, n.Addr(), errors.Join(err, n.Kill()), tail(n.Log(), 15))
 	}
 	return nil
 }
@@ -183,7 +171,7 @@ func (n *Node) Kill() error {
 	<-n.gone
 	n.frozen = false
 	// While one of them is left a restart would find the shared memory in use.
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), signalLimit)
 	defer cancel()
 	return poll(ctx, func() (bool, error) { return !slices.ContainsFunc(children, exists), nil })
 }
@@ -225,10 +213,13 @@ func (n *Node) halt() ([]int, error) {
 	if err := n.signal(syscall.SIGSTOP); err != nil {
 		return nil, err
 	}
-	for n.Running() && !stopped(n.cmd.Process.Pid) {
-		time.Sleep(time.Millisecond)
+	pid := n.cmd.Process.Pid
+	ctx, cancel := context.WithTimeout(context.Background(), signalLimit)
+	defer cancel()
+	if err := poll(ctx, func() (bool, error) { return stopped(pid) || !n.Running(), nil }); err != nil {
+		return nil, fmt.Errorf("stop process %d of %s: %w", pid, n.Name, err)
 	}
-	return descendants(n.cmd.Process.Pid), nil
+	return descendants(pid), nil
 }
 
 func (n *Node) signal(sig syscall.Signal) error {
@@ -265,45 +256,6 @@ func (n *Node) Follow(ctx context.Context, primary *Node) error {
 	return n.Start(ctx)
 }
 
-// Exec runs statements on the server as Superuser in the database postgres, each on its own.
-func (n *Node) Exec(ctx context.Context, sql ...string) error {
-	conn, err := n.Connect(ctx, "postgres")
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	for _, s := range sql {
-		if _, err := conn.Exec(ctx, s); err != nil {
-			return fmt.Errorf("%s: %s: %w", n.Name, s, err)
-		}
-	}
-	return nil
-}
-
-// QueryRow runs one query as Superuser in the database postgres and scans its only row.
-func (n *Node) QueryRow(ctx context.Context, sql string, into ...any) error {
-	conn, err := n.Connect(ctx, "postgres")
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	if err := conn.QueryRow(ctx, sql).Scan(into...); err != nil {
-		return fmt.Errorf("%s: %s: %w", n.Name, sql, err)
-	}
-	return nil
-}
-
-// Connect opens a connection as Superuser over the unix socket, which no pg_hba line of a test's affects unless it is a
-// "local" one. The caller closes it.
-func (n *Node) Connect(ctx context.Context, database string) (*pgx.Conn, error) {
-	q := url.Values{"host": {n.SocketDir}, "port": {strconv.Itoa(n.Port)}, "user": {Superuser}, "sslmode": {"disable"}}
-	conn, err := pgx.Connect(ctx, "postgres:///"+url.PathEscape(database)+"?"+q.Encode())
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", n.Name, err)
-	}
-	return conn, nil
-}
-
 // Log is everything the server has logged so far.
 func (n *Node) Log() string {
 	b, err := os.ReadFile(n.logFile())
@@ -315,19 +267,27 @@ func (n *Node) Log() string {
 
 func (n *Node) logFile() string { return filepath.Join(n.c.Dir, n.Name+".log") }
 
-// discard ends the server for good.
+// discard ends the server for good and gives up its port. It may be called again.
 func (n *Node) discard(ctx context.Context) error {
+	defer n.held.Close()
 	err := n.Stop(ctx, Immediate)
 	if err != nil {
 		err = n.Kill()
 	}
-	// A postmaster that was killed leaves a System V segment, named in the pid file that it left too.
-	if lines := n.pidFile(); len(lines) > 6 {
-		if f := strings.Fields(lines[6]); len(f) == 2 {
-			if id, convErr := strconv.Atoi(f[1]); convErr == nil {
-				unix.SysvShmCtl(id, unix.IPC_RMID, nil) //nolint:errcheck // it may be gone already
-			}
+	n.removeSharedMemory()
+	return err
+}
+
+// removeSharedMemory removes the System V segment that a killed postmaster leaves. It is named in the pid file, which such
+// a postmaster leaves too.
+func (n *Node) removeSharedMemory() {
+	lines := n.pidFile()
+	if n.Running() || len(lines) < 7 {
+		return
+	}
+	if f := strings.Fields(lines[6]); len(f) == 2 { // key, id
+		if id, err := strconv.Atoi(f[1]); err == nil {
+			unix.SysvShmCtl(id, unix.IPC_RMID, nil) //nolint:errcheck // it may be gone already
 		}
 	}
-	return err
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // account is the operating system user that servers run as: PostgreSQL refuses to run as root.
@@ -58,7 +60,7 @@ func (a account) own(path string) error { return os.Chown(path, a.uid, a.gid) }
 
 // poll calls ready every few milliseconds until it reports true or an error, or ctx ends.
 func poll(ctx context.Context, ready func() (bool, error)) error {
-	t := time.NewTicker(10 * time.Millisecond)
+	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
 	for {
 		ok, err := ready()
@@ -73,18 +75,39 @@ func poll(ctx context.Context, ready func() (bool, error)) error {
 	}
 }
 
-// freePort finds a port nobody listens on. It looks below the range that the kernel takes clients' ports from: a server
-// that is stopped for a while must find its port free when it comes back.
-func freePort() (int, error) {
+// Ports are taken below the range that the kernel takes clients' ports from: a server that is stopped for a while must
+// find its port free when it comes back.
+const firstPort, ports = 14000, 18000
+
+// reservePort finds a port nobody listens on and keeps it from other users of this package, in this process or another,
+// until held is closed: each port is one byte of a shared file, and the reservation is a lock on that byte.
+func reservePort() (port int, held *os.File, err error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return 0, nil, err
+	}
+	held, err = os.OpenFile(filepath.Join(cache, "ports.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return 0, nil, err
+	}
 	for range 200 {
-		port := 14000 + rand.IntN(18000)
-		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
+		port = firstPort + rand.IntN(ports)
+		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(port), Len: 1}
+		if unix.FcntlFlock(held.Fd(), unix.F_OFD_SETLK, &lock) != nil {
 			continue
 		}
-		return port, l.Close()
+		if l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, held, l.Close()
+		}
+		lock.Type = unix.F_UNLCK
+		if err := unix.FcntlFlock(held.Fd(), unix.F_OFD_SETLK, &lock); err != nil {
+			return 0, nil, errors.Join(err, held.Close())
+		}
 	}
-	return 0, errors.New("no free port between 14000 and 32000")
+	return 0, nil, errors.Join(fmt.Errorf("no free port between %d and %d", firstPort, firstPort+ports), held.Close())
 }
 
 // descendants lists the children of a process and theirs. Every process of a PostgreSQL server makes itself the leader

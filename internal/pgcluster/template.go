@@ -104,7 +104,7 @@ func template(ctx context.Context, binDir string, as account) (string, error) {
 
 // clone copies a data directory whose server is stopped.
 func clone(ctx context.Context, from, to string, as account) error {
-	out, err := as.command(ctx, "cp", "-a", "--reflink=auto", from, to).CombinedOutput()
+	out, err := as.command(ctx, "cp", "-a", "--reflink=auto", "--sparse=always", from, to).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("copy data directory: %w: %s", err, bytes.TrimSpace(out))
 	}
