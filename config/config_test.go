@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/BurntSushi/toml"
 )
 
 // minimal is the least a file needs.
@@ -175,16 +177,16 @@ query_wait_timeout = "7s"
 
 func TestDatabase(t *testing.T) {
 	listed := load(t, shards+databases+"[databases.named]\nshard = \"main\"\ndbname = \"real\"\n"+users)
-	any := load(t, minimal+"[databases.listed]\nshard = \"main\"\npool_size = 4\n")
+	wild := load(t, minimal+"[databases.listed]\nshard = \"main\"\npool_size = 4\n")
 	fixed := load(t, shards+"[databases.\"*\"]\nshard = \"main\"\ndbname = \"one\"\n"+users)
 	for _, test := range []struct {
 		c            *Config
 		name, dbname string
 	}{
 		{listed, "app", "app"}, {listed, "named", "real"}, {listed, "other", ""}, {listed, "*", ""}, {listed, "", ""},
-		{any, "x", "x"}, {any, "*", "*"}, {any, "", ""}, {any, "fencepost", ""}, {any, "pgbouncer", ""},
-		{any, strings.Repeat("n", 63), strings.Repeat("n", 63)}, {any, strings.Repeat("n", 64), ""}, {any, "a\nb", ""},
-		{any, "listed", "listed"}, {fixed, "x", "one"},
+		{wild, "x", "x"}, {wild, "*", "*"}, {wild, "", ""}, {wild, "fencepost", ""}, {wild, "pgbouncer", ""},
+		{wild, strings.Repeat("n", 63), strings.Repeat("n", 63)}, {wild, strings.Repeat("n", 64), ""}, {wild, "a\nb", ""},
+		{wild, "listed", "listed"}, {fixed, "x", "one"},
 	} {
 		db, ok := test.c.Database(test.name)
 		switch {
@@ -194,11 +196,11 @@ func TestDatabase(t *testing.T) {
 			t.Errorf("%q: %q, dbname %q, want %q", test.name, db.Name, db.DBName, test.dbname)
 		}
 	}
-	if db, _ := any.Database("listed"); db.PoolSize != Some(4) || db != any.Databases["listed"] {
+	if db, _ := wild.Database("listed"); db.PoolSize != Some(4) || db != wild.Databases["listed"] {
 		t.Errorf("a listed database is not its own section: %+v", db)
 	}
-	if any.Databases["*"].DBName != "" || any.Databases["*"].Name != "*" {
-		t.Errorf("the section was changed: %+v", any.Databases["*"])
+	if wild.Databases["*"].DBName != "" || wild.Databases["*"].Name != "*" {
+		t.Errorf("the section was changed: %+v", wild.Databases["*"])
 	}
 }
 
@@ -351,6 +353,16 @@ func TestSecretsHidden(t *testing.T) {
 			continue
 		}
 		printed = append(printed, err.Error())
+	}
+	for line := 1; line <= 3; line++ { // wherever near the key the library finds the fault
+		p := syntaxProblem([]byte("password =\nhunter2\n"), toml.ParseError{Message: "found hunter2", Position: toml.Position{Line: line}})
+		printed = append(printed, p.Rule)
+	}
+	if n := strings.Count(string(asJSON), "(hidden)"); n != 2 {
+		t.Errorf("JSON shows that a secret is set %d times, want 2: %s", n, asJSON)
+	}
+	if text := fmt.Sprintf("%+v", u); !strings.Contains(text, "Password:(hidden)") {
+		t.Errorf("not shown that a secret is set: %s", text)
 	}
 	for _, text := range printed {
 		if strings.Contains(text, "hunter2") || strings.Contains(text, "68756e74657232") {

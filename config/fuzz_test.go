@@ -9,7 +9,6 @@ import (
 // FuzzParse: whatever the bytes are, there is either a Config that holds together or a list of problems, one line each.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(minimal))
-	f.Add([]byte(Example()))
 	f.Add([]byte("[fencepost]\nlisten_port = \"x\"\npool_mod = 1\n[[shards.main.hosts]]\naddr = \"a\"\nrole = \"auto\"\n"))
 	f.Add([]byte("[databases]\na.hosts = [\"h\", {addr = \"/x\"}]\n[databases.\"*\"]\nshard = \"é\"\n[users.\"a\\nb\"]\npassword = \"env:X\"\n"))
 	f.Add([]byte("fencepost.auth_type = 'trust'\ndatabases.x.hosts = ['::1']\ndatabases.x.query_wait_timeout = 5\n"))

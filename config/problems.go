@@ -119,7 +119,7 @@ func (*nowhere) UnmarshalTOML(any) error { return errNowhere }
 var secretWords = []string{"pass", "pwd", "secret", "scram", "md5"}
 
 // syntaxProblem turns the library's error for something that is not TOML into a Problem. Its message may quote what
-// stands in the file, so it is left out when the line, or the key before it, looks as if it held a secret.
+// stands in the file, so it is left out when the key before it or a line around it looks as if it held a secret.
 func syntaxProblem(data []byte, err error) Problem {
 	var failed toml.ParseError
 	if !errors.As(err, &failed) {
@@ -128,7 +128,7 @@ func syntaxProblem(data []byte, err error) Problem {
 	line := failed.Position.Line
 	text := failed.LastKey
 	lines := strings.Split(string(data), "\n")
-	for i := max(line-2, 0); i < min(line+1, len(lines)); i++ {
+	for i := max(line-3, 0); i < min(line+1, len(lines)); i++ {
 		text += lines[i]
 	}
 	text = strings.ToLower(text)

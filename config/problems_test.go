@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// lines are the messages expected for a file; head is a valid rest of it.
+// The sections of a valid file, to be put around what a test is about.
 const (
 	shards    = "[shards.main]\nhosts = [\"127.0.0.1:5432\"]\n"
 	databases = "[databases.app]\nshard = \"main\"\n"
@@ -164,6 +164,9 @@ func TestSections(t *testing.T) {
 		"no hosts":        {"[shards.main]\nhosts = []\n" + databases + users, []string{`f.toml:2: shards.main.hosts: must name a host, such as ["127.0.0.1:5432"]`}},
 		"hosts as string": {"[shards.main]\nhosts = \"a\"\n" + databases + users, []string{`f.toml:2: shards.main.hosts: must be a list, such as ["127.0.0.1:5432"]`}},
 		"two hosts": {"[shards.main]\nhosts = [\"a\", \"b\"]\n" + databases + users, []string{
+			`f.toml:2: shards.main.hosts: must name one host, not 2: this version does not choose between hosts`}},
+		"two bad hosts": {"[shards.main]\nhosts = [\"a b\", \"c d\"]\n" + databases + users, []string{
+			`f.toml:2: shards.main.hosts: ` + address,
 			`f.toml:2: shards.main.hosts: must name one host, not 2: this version does not choose between hosts`}},
 		"url as host":       {"[shards.main]\nhosts = [\"postgres://u:p@h/d\"]\n" + databases + users, []string{`f.toml:2: shards.main.hosts: ` + address}},
 		"host port":         {"[shards.main]\nhosts = [\"h:70000\"]\n" + databases + users, []string{`f.toml:2: shards.main.hosts: ` + address}},

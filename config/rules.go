@@ -109,7 +109,7 @@ func (r *reader) validatePlace(c *Config, db *Database, at func(string) []string
 	case r.sound(at("shard")...) && !r.has("shards", db.Shard):
 		var written []string
 		for _, name := range sortedKeys(c.Shards) {
-			if r.has("shards", name) && shardName.MatchString(name) {
+			if shardName.MatchString(name) { // not those made of hosts
 				written = append(written, name)
 			}
 		}
