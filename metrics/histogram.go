@@ -32,7 +32,7 @@ var firstBucket = func() (first [65]uint8) {
 }()
 
 // Histogram counts durations in fixed buckets from 50 µs to 120 s and one for
-// all that is longer. The zero value is empty and ready. It is 216 bytes, holds
+// all that is longer. The zero value is empty and ready. It is 208 bytes, holds
 // no pointers, and belongs to one goroutine or event loop at a time: others get
 // a Snapshot by message.
 type Histogram struct {
