@@ -40,10 +40,17 @@ func newKey(peerID uint16, version uint32) wire.CancelKey {
 // KeyPeer is the peer_id in a key.
 func KeyPeer(k wire.CancelKey) uint16 { return uint16(k.PID >> peerShift & maxPeerID) }
 
+// Keys is what a KeyTable knows; it outlives a failure of the actor.
+type Keys struct{ pids map[tableKey]*actor.PID }
+
+// NewKeys makes an empty set.
+func NewKeys() *Keys { return &Keys{pids: map[tableKey]*actor.PID{}} }
+
 // KeyTable is the cancel actor: it knows which frontend has which key.
 type KeyTable struct {
-	Log     zerolog.Logger
-	keys    map[tableKey]*actor.PID
+	Log  zerolog.Logger
+	Keys *Keys
+
 	unknown uint64 // requests with a key nobody has
 }
 
@@ -57,14 +64,12 @@ type tableKey struct {
 // Receive implements actor.Actor.
 func (t *KeyTable) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *actor.Started:
-		t.keys = map[tableKey]*actor.PID{}
 	case *Bind:
-		t.keys[tableKey{m.Key.PID, string(m.Key.Secret)}] = m.PID
+		t.Keys.pids[tableKey{m.Key.PID, string(m.Key.Secret)}] = m.PID
 	case *Unbind:
-		delete(t.keys, tableKey{m.Key.PID, string(m.Key.Secret)})
+		delete(t.Keys.pids, tableKey{m.Key.PID, string(m.Key.Secret)})
 	case *CancelRequest:
-		pid := t.keys[tableKey{m.Key.PID, string(m.Key.Secret)}]
+		pid := t.Keys.pids[tableKey{m.Key.PID, string(m.Key.Secret)}]
 		if pid == nil {
 			t.unknown++
 			t.Log.Debug().Msg("cancel request with an unknown key")
@@ -72,7 +77,7 @@ func (t *KeyTable) Receive(ctx actor.Context) {
 			return
 		}
 		ctx.Send(pid, &CancelQuery{Done: m.Done})
-	case *actor.Stopping, *actor.Stopped, *actor.Restarting:
+	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
 		t.Log.Error().Type("message", m).Msg("cancel: unhandled message")
 	}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/rs/zerolog"
+	"github.com/rs/zerolog/diode"
+
+	"fencepost/admin"
+	"fencepost/config"
+	"fencepost/supervisor"
+)
+
+// logQueue is how many log lines wait for a slow reader before the oldest are dropped: an event loop never waits for a
+// log.
+const logQueue = 8192
+
+func serve(path string) error {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return err
+	}
+	log, flush := newLogger(&cfg.Fencepost)
+	defer flush()
+	if err := writePidfile(cfg.Fencepost.Pidfile); err != nil {
+		return err
+	}
+	defer removePidfile(cfg.Fencepost.Pidfile)
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
+	s, err := supervisor.Start(cfg, version, log)
+	if err != nil {
+		return err
+	}
+	go obey(s, signals)
+	return s.Wait()
+}
+
+// obey carries out signals until the process ends.
+func obey(s *supervisor.Fencepost, signals <-chan os.Signal) {
+	ending := false
+	for sig := range signals {
+		switch {
+		case sig == syscall.SIGHUP:
+			if s.Reload() == nil {
+				setLevel(s.Config().Fencepost.LogLevel)
+			}
+		case ending || sig == syscall.SIGQUIT:
+			s.Shutdown(admin.Immediate)
+		case sig == syscall.SIGTERM && s.Config().Fencepost.Sigterm == config.SigtermWaitForClients:
+			ending = true
+			s.Shutdown(admin.WaitForClients)
+		default:
+			ending = true
+			s.Shutdown(admin.WaitForServers)
+		}
+	}
+}
+
+func newLogger(f *config.Fencepost) (zerolog.Logger, func()) {
+	var out io.Writer = os.Stderr
+	if f.LogFormat == config.LogConsole {
+		out = zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}
+	}
+	w := diode.NewWriter(out, logQueue, 0, func(missed int) { fmt.Fprintf(os.Stderr, "%d log lines dropped\n", missed) })
+	setLevel(f.LogLevel)
+	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
+	return zerolog.New(w).With().Timestamp().Logger(), func() { w.Close() }
+}
+
+func setLevel(l config.LogLevel) {
+	if level, err := zerolog.ParseLevel(string(l)); err == nil {
+		zerolog.SetGlobalLevel(level)
+	}
+}
+
+func writePidfile(path string) error {
+	if path == "" {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
+		return fmt.Errorf("pidfile: %w", err)
+	}
+	return nil
+}
+
+func removePidfile(path string) {
+	if path != "" {
+		os.Remove(path)
+	}
+}

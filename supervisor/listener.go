@@ -1,0 +1,150 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/config"
+	"fencepost/eventloop"
+)
+
+// listener accepts clients on the first loop and reads their startup packets; a client whose packet is complete is
+// handed to the sessions of a loop that has a lane of its pool.
+type listener struct {
+	s         *Fencepost
+	loop      eventloop.Loop
+	listening chan error
+	acceptors []eventloop.Acceptor
+	socket    string // path of the unix socket to remove at the end
+	next      int
+	seed      maphash.Seed
+	lastFail  time.Time
+	greeting  map[*greeter]struct{}
+}
+
+type stopListening struct{}
+
+func newListener(s *Fencepost, loop eventloop.Loop, listening chan error) *listener {
+	return &listener{s: s, loop: loop, listening: listening, seed: maphash.MakeSeed(), greeting: map[*greeter]struct{}{}}
+}
+
+// Receive implements actor.Actor.
+func (l *listener) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		l.listening <- l.listen()
+	case stopListening:
+		l.stop()
+	case *actor.Stopping:
+		l.stop()
+		for g := range l.greeting {
+			g.close()
+		}
+	case *actor.Stopped, *actor.Restarting:
+	default:
+		l.s.log.Error().Type("message", m).Msg("listener: unhandled message")
+	}
+}
+
+// listen opens every configured address. It blocks for no longer than bind and listen do.
+func (l *listener) listen() error {
+	f := &l.s.config.Load().Fencepost
+	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error { return control(c, f) }}
+	for _, addr := range f.ListenAddresses() {
+		ln, err := lc.Listen(context.Background(), "tcp", addr)
+		if err != nil {
+			return fmt.Errorf("listen_addr %s: %w", addr, err)
+		}
+		if err := l.accept(ln, f.ListenBacklog); err != nil {
+			return err
+		}
+		l.s.log.Info().Stringer("addr", ln.Addr()).Msg("listening")
+	}
+	if path := f.UnixSocket(); path != "" {
+		return l.listenUnix(path, f)
+	}
+	return nil
+}
+
+func (l *listener) listenUnix(path string, f *config.Fencepost) error {
+	if path[0] != '@' {
+		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			c.Close()
+			if !f.SoReuseport {
+				return fmt.Errorf("unix_socket_dir: %s is in use by another process", path)
+			}
+		}
+		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("unix_socket_dir: %w", err)
+		}
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return fmt.Errorf("unix_socket_dir: %w", err)
+	}
+	if path[0] != '@' {
+		ln.(*net.UnixListener).SetUnlinkOnClose(false)
+		if err := os.Chmod(path, f.UnixSocketMode); err != nil {
+			return fmt.Errorf("unix_socket_mode: %w", err)
+		}
+		l.socket = path
+	}
+	if err := l.accept(ln, f.ListenBacklog); err != nil {
+		return err
+	}
+	l.s.log.Info().Str("addr", path).Msg("listening")
+	return nil
+}
+
+func (l *listener) accept(ln net.Listener, backlog int) error {
+	if err := setBacklog(ln, backlog); err != nil {
+		return fmt.Errorf("listen_backlog: %w", err)
+	}
+	a, err := l.loop.Listen(ln, l.greet, l.acceptFailed)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	l.acceptors = append(l.acceptors, a)
+	return nil
+}
+
+func (l *listener) acceptFailed(err error) {
+	if now := l.loop.Now(); now.Sub(l.lastFail) >= time.Minute {
+		l.lastFail = now
+		l.s.log.Error().Err(err).Msg("cannot accept: raise the limit of open files or lower max_client_conn")
+	}
+}
+
+func (l *listener) stop() {
+	for _, a := range l.acceptors {
+		a.Close()
+	}
+	l.acceptors = nil
+	if l.socket != "" {
+		os.Remove(l.socket)
+		l.socket = ""
+	}
+}
+
+// place chooses the loop for a client: loops that have a lane of its pool, in turn. A pool has at most a lane per four
+// connections.
+func (l *listener) place(database, user string) int {
+	n := len(l.s.tree.sessions)
+	if n == 1 {
+		return 0
+	}
+	lanes := n
+	if r, _ := l.s.settings.Load().Route(database, user); r != nil {
+		lanes = min(n, max(1, r.Spec.Size/4))
+	}
+	l.next++
+	base := int(maphash.String(l.seed, database+"\x00"+user) % uint64(n))
+	return (base + l.next%lanes) % n
+}

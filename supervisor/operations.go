@@ -1,0 +1,92 @@
+package supervisor
+
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/actors/shard"
+	"fencepost/admin"
+	"fencepost/config"
+	"fencepost/eventloop"
+)
+
+var _ admin.Operations = (*Fencepost)(nil)
+
+// Config implements admin.Operations.
+func (s *Fencepost) Config() *config.Config { return s.config.Load() }
+
+// Reload reads the settings file again and applies what can be applied to a running process. On an error everything
+// stays as it was.
+func (s *Fencepost) Reload() error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	loaded, err := config.Load(s.path)
+	if err != nil {
+		s.log.Error().Err(err).Msg("reload failed, the old settings stay in force")
+		return fmt.Errorf("%w: %w", ErrReload, err)
+	}
+	old := s.config.Load()
+	applied, needRestart := config.Changes(old, loaded)
+	next := config.Reloaded(old, loaded)
+	s.config.Store(next)
+	before := map[string]bool{}
+	for name := range s.shards {
+		before[name] = true
+	}
+	settings := s.snapshot(next)
+	for name, sh := range s.shards {
+		if !before[name] {
+			s.system.Root.Send(s.root, spawnShard{sh})
+		}
+	}
+	s.settings.Store(settings)
+	r := &routes{s: s, cfg: next, shards: s.shards}
+	for _, p := range s.tree.lanes {
+		s.system.Root.Send(p, &shard.Reload{Spec: r.specFor})
+	}
+	s.ensurePools(next)
+	s.log.Info().Strs("applied", applied).Strs("need_restart", needRestart).Msg("settings reloaded")
+	return nil
+}
+
+// Shutdown orders the end; Wait returns when it has come. A second order overtakes the first.
+func (s *Fencepost) Shutdown(how admin.Shutdown) {
+	select {
+	case s.ending <- how:
+	default:
+	}
+}
+
+// Loops implements admin.Operations.
+func (s *Fencepost) Loops() []eventloop.Loop { return s.group.Loops() }
+
+// Lanes implements admin.Operations.
+func (s *Fencepost) Lanes() []*actor.PID { return s.tree.lanes }
+
+// Sessions implements admin.Operations.
+func (s *Fencepost) Sessions() []*actor.PID { return s.tree.sessions }
+
+// Clients implements admin.Operations.
+func (s *Fencepost) Clients() int64 { return s.clients.Load() }
+
+// ServerConnections implements admin.Operations.
+func (s *Fencepost) ServerConnections(database string) int { return s.budgets.DatabaseUsed(database) }
+
+// Draining implements admin.Operations.
+func (s *Fencepost) Draining() bool { return s.draining.Load() }
+
+// Actors counts what the registry holds.
+func (s *Fencepost) Actors() int {
+	n := 0
+	for _, m := range s.system.ProcessRegistry.LocalPIDs.LocalPIDs {
+		n += m.Count()
+	}
+	return n
+}
+
+// Version implements admin.Operations.
+func (s *Fencepost) Version() string { return s.version }
+
+// System implements admin.Operations.
+func (s *Fencepost) System() *actor.ActorSystem { return s.system }

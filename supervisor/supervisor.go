@@ -1,0 +1,232 @@
+// Package supervisor builds the tree of actors, listens, reloads, drains and stops.
+//
+//	fencepost (root)
+//	├─ shard-<name>
+//	├─ lanes-<loop>      parents of lanes and their backends
+//	├─ sessions-<loop>   parents of frontends
+//	├─ cancel            key table
+//	├─ admin             console
+//	└─ listener          started last, stopped first
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"fencepost/actors/backend"
+	"fencepost/actors/frontend"
+	"fencepost/actors/shard"
+	"fencepost/admin"
+	"fencepost/config"
+	"fencepost/eventloop"
+)
+
+// Fencepost is one running process: everything between its settings and its sockets. Make it with Start, end it with
+// Shutdown, and Wait for the end.
+type Fencepost struct {
+	log     zerolog.Logger
+	version string
+	path    string
+	system  *actor.ActorSystem
+	group   *eventloop.Group
+	root    *actor.PID
+	tree    *tree
+	http    *admin.Server
+	budgets *shard.Budgets
+
+	config   atomic.Pointer[config.Config]
+	settings atomic.Pointer[frontend.Settings]
+	clients  atomic.Int64
+	draining atomic.Bool
+	ids      atomic.Uint64
+
+	reloading sync.Mutex // one reload at a time; guards shards
+	shards    map[string]*shard.Shard
+
+	ending   chan admin.Shutdown
+	stopped  chan struct{}
+	stopErr  error
+	deadSubs deadLetters
+}
+
+// Start listens and serves with the settings in cfg. It fails, and leaves nothing behind, when an address cannot be
+// listened on.
+func Start(cfg *config.Config, version string, log zerolog.Logger) (*Fencepost, error) {
+	s := &Fencepost{log: log, version: version, path: cfg.Path, budgets: shard.NewBudgets(), shards: map[string]*shard.Shard{},
+		ending: make(chan admin.Shutdown, 8), stopped: make(chan struct{})}
+	// Idle sessions hold little memory and steady traffic allocates nothing: a heap target close to the live heap costs
+	// no CPU and keeps the process small.
+	debug.SetGCPercent(50)
+	g, err := eventloop.NewGroup(eventloop.Options{Kind: eventloop.Kind(cfg.Fencepost.EventLoop), Loops: cfg.Fencepost.EventLoops, Panicked: s.panicked, Escalated: s.panicked})
+	if err != nil {
+		return nil, err
+	}
+	s.group = g
+	s.system = newSystem(log)
+	s.deadSubs.subscribe(s.system, log)
+	s.config.Store(cfg)
+	s.settings.Store(s.snapshot(cfg))
+	if err := s.spawn(cfg); err != nil {
+		s.end()
+		return nil, err
+	}
+	go s.run()
+	return s, nil
+}
+
+func (s *Fencepost) panicked(reason any, stack []byte) {
+	s.log.Error().Interface("reason", reason).Bytes("stack", stack).Msg("panic recovered")
+}
+
+// spawn starts the tree from the root down, the listener and the HTTP server last.
+func (s *Fencepost) spawn(cfg *config.Config) error {
+	t := &tree{s: s, ready: make(chan error, 1)}
+	s.tree = t
+	t.deps(cfg)
+	pid, err := s.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return t }, actor.WithSupervisor(keepGoing{s.log})), "fencepost")
+	if err != nil {
+		return fmt.Errorf("start actors: %w", err)
+	}
+	s.root = pid
+	if err := <-t.ready; err != nil {
+		return err
+	}
+	s.ensurePools(cfg)
+	if cfg.Fencepost.AdminHTTP != "" {
+		h := admin.NewServer(s, s.log)
+		if err := h.Start(cfg.Fencepost.AdminHTTP, cfg.Fencepost.SoReuseport); err != nil {
+			return fmt.Errorf("admin_http: %w", err)
+		}
+		s.http = h
+	}
+	return nil
+}
+
+// run waits for the order to end and carries it out. A second order overtakes the first.
+func (s *Fencepost) run() {
+	defer close(s.stopped)
+	how := <-s.ending
+	s.draining.Store(true)
+	s.log.Info().Str("how", shutdownNames[how]).Msg("shutting down")
+	if how != admin.Immediate {
+		s.system.Root.Send(s.tree.listener, stopListening{})
+		s.drain(how)
+	}
+	s.end()
+}
+
+var shutdownNames = map[admin.Shutdown]string{admin.Immediate: "immediate", admin.WaitForServers: "drain", admin.WaitForClients: "wait_for_clients"}
+
+// drain waits until every client is gone, drain_timeout is over, or another order to end comes.
+func (s *Fencepost) drain(how admin.Shutdown) {
+	var limit <-chan time.Time
+	if d := s.config.Load().Fencepost.DrainTimeout; d > 0 {
+		limit = time.After(d)
+	}
+	if how == admin.WaitForServers {
+		s.toSessions(&admin.Drain{})
+	}
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	last := time.Now()
+	for s.clients.Load() > 0 {
+		select {
+		case <-look.C:
+			if time.Since(last) >= 10*time.Second {
+				last = time.Now()
+				s.log.Info().Int64("clients", s.clients.Load()).Msg("waiting for clients to leave")
+			}
+		case <-limit:
+			s.log.Warn().Int64("clients", s.clients.Load()).Msg("drain_timeout is over: the remaining sessions are ended")
+			return
+		case <-s.ending:
+			return
+		}
+	}
+}
+
+// end stops everything, in DESIGN's order, each part with a time limit of its own.
+func (s *Fencepost) end() {
+	t := s.tree
+	if t != nil && s.root != nil {
+		s.stopActor(t.listener)
+		s.toSessions(&admin.Drain{AtOnce: true})
+		for end := time.Now().Add(stopLimit); s.clients.Load() > 0 && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		for _, p := range t.sessions {
+			s.stopActor(p)
+		}
+		s.stopActor(t.cancel)
+		for _, p := range t.lanes {
+			s.stopActor(p)
+		}
+		s.stopActor(s.root)
+	}
+	if s.http != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		s.stopErr = s.http.Stop(ctx)
+		cancel()
+	}
+	s.group.Stop()
+	s.log.Info().Msg("stopped")
+}
+
+// stopLimit bounds the wait for each part of the tree.
+const stopLimit = 5 * time.Second
+
+func (s *Fencepost) stopActor(pid *actor.PID) {
+	if pid == nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.system.Root.StopFuture(pid).Wait(); err != nil {
+			s.log.Warn().Str("actor", pid.Id).Err(err).Msg("stop")
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(stopLimit):
+		s.log.Error().Str("actor", pid.Id).Msg("did not stop in time")
+	}
+}
+
+func (s *Fencepost) toSessions(m any) {
+	for _, p := range s.tree.sessions {
+		s.system.Root.Send(p, m)
+	}
+}
+
+// Wait blocks until the process has ended.
+func (s *Fencepost) Wait() error {
+	<-s.stopped
+	return s.stopErr
+}
+
+// ErrReload wraps what kept a reload from being applied.
+var ErrReload = errors.New("reload failed, the old settings stay in force")
+
+func (t *tree) deps(cfg *config.Config) {
+	s := t.s
+	names := append(backend.Names{}, backend.BaseNames...)
+	for _, n := range cfg.Fencepost.TrackExtraParameters {
+		if names.Index(n) < 0 {
+			names = append(names, n)
+		}
+	}
+	next := func() uint64 { return s.ids.Add(1) }
+	t.backendDeps = &backend.Deps{Group: s.group, Dialer: backend.PasswordDialer{}, Names: names, Log: s.log,
+		CancelLimit: func() time.Duration { return s.config.Load().Fencepost.CancelAckTimeout }}
+	t.laneDeps = &shard.Deps{Backend: t.backendDeps, Budgets: s.budgets, ShardOf: t.shardPID, Log: s.log, NextID: next}
+	t.frontendDeps = &frontend.Deps{Settings: &s.settings, Names: names, Clients: &s.clients, Draining: &s.draining, NextID: next, Version: s.version, Log: s.log}
+}
