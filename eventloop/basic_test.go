@@ -2,9 +2,12 @@ package eventloop
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
 )
 
 // kinds runs a test with each implementation that exists here.
@@ -125,3 +128,5 @@ func TestEcho(t *testing.T) {
 		}
 	})
 }
+
+func quietLogger(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -258,6 +258,7 @@ func (c *conn) rawWrite(b []byte) bool {
 		l.count.ShortWrites++
 	}
 	rest := b[n:]
+	c.state &^= drained // it would be said of a queue that is not empty
 	if c.out == nil {
 		c.out, c.sent = l.pool.get(len(rest)), 0
 	} else if int(c.sent) > 0 && len(c.out)+len(rest) > cap(c.out) {
