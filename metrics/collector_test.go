@@ -94,12 +94,12 @@ fencepost_wait_seconds_count{database="app"} 3
 // and nothing else.
 func TestUnusableFamilies(t *testing.T) {
 	for name, bad := range map[string]Family{
-		"too few labels":    {Name: "x", Type: Gauge, Labels: []string{"a", "b"}, Samples: []Sample{{Labels: []string{"1"}}}},
-		"too many labels":   {Name: "x", Type: Gauge, Samples: []Sample{{Labels: []string{"1"}}}},
-		"no type":           {Name: "x", Samples: []Sample{{}}},
-		"unknown type":      {Name: "x", Type: Distribution + 1, Samples: []Sample{{}}},
-		"no histogram":      {Name: "x", Type: Distribution, Samples: []Sample{{Value: 1}}},
-		"label name twice":  {Name: "x", Type: Gauge, Labels: []string{"a", "a"}, Samples: []Sample{{Labels: []string{"1", "2"}}}},
+		"too few labels":   {Name: "x", Type: Gauge, Labels: []string{"a", "b"}, Samples: []Sample{{Labels: []string{"1"}}}},
+		"too many labels":  {Name: "x", Type: Gauge, Samples: []Sample{{Labels: []string{"1"}}}},
+		"no type":          {Name: "x", Samples: []Sample{{}}},
+		"unknown type":     {Name: "x", Type: Distribution + 1, Samples: []Sample{{}}},
+		"no histogram":     {Name: "x", Type: Distribution, Samples: []Sample{{Value: 1}}},
+		"label name twice": {Name: "x", Type: Gauge, Labels: []string{"a", "a"}, Samples: []Sample{{Labels: []string{"1", "2"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var reported []error
