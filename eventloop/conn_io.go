@@ -140,7 +140,7 @@ func (l *loop) read(c *conn, left *int) bool {
 	n, err := c.rawRecv(l.buf)
 	if err != nil || n == 0 {
 		switch {
-		case err == errAgain && !c.has(failed):
+		case err == errAgain && (!c.has(failed) || c.stream != nil): // a stream's reader announces its end
 			c.state &^= readable | hungUp
 			return false
 		case err != nil && err != errAgain && c.err == nil:

@@ -11,6 +11,7 @@ import (
 const (
 	streamBuffer = 64 << 10        // bytes a stream keeps in either direction, as a kernel's socket buffers would
 	streamLinger = 5 * time.Second // how long a closed stream tries to deliver what it has taken
+	streamRest   = time.Second     // how long reading goes on after a write failed
 )
 
 // stream makes a blocking net.Conn look like a non-blocking socket: a reading and a writing goroutine with a buffer
@@ -151,6 +152,7 @@ func (s *stream) write() {
 		s.spare, s.writing = b[:0], 0
 		if err != nil {
 			s.writeErr, s.out = err, nil
+			s.nc.SetReadDeadline(time.Now().Add(streamRest)) // the reader ends soon, with what the peer sent before
 			s.notify(evReadable | evHangup)
 			break
 		}
@@ -174,10 +176,10 @@ func (s *stream) recv(b []byte) (int, error) {
 	defer s.mu.Unlock()
 	if len(s.in) == 0 {
 		switch {
-		case s.readErr == nil && s.writeErr != nil:
-			return 0, s.writeErr
 		case s.readErr == nil:
 			return 0, errAgain
+		case s.writeErr != nil:
+			return 0, s.writeErr
 		case s.readErr == io.EOF:
 			return 0, nil
 		}
