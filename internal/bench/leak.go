@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Names of the metrics that the harness reads from Fencepost.
+const (
+	metricGoroutines = "go_goroutines"
+	metricActors     = "fencepost_actors"
+	metricMallocs    = "go_memstats_mallocs_total"
+)
+
+// held is what a Fencepost process holds that its clients could leave behind. A count is -1 where the process does
+// not tell it.
+type held struct {
+	Descriptors int `json:"descriptors"`
+	Goroutines  int `json:"goroutines"`
+	Actors      int `json:"actors"`
+}
+
+// leakResult compares before and after. Settled is false when they were still different after the wait.
+type leakResult struct {
+	Arm         string `json:"arm"`
+	Connections int    `json:"connections"`
+	Before      held   `json:"before"`
+	After       held   `json:"after"`
+	Settled     bool   `json:"settled"`
+	Error       string `json:"error,omitempty"` // then the counts are void
+}
+
+// leakSettle is how long a process may take to let go of the last clients.
+const leakSettle = 15 * time.Second
+
+// checkLeak has n clients connect, run a query and leave a fresh Fencepost, every other one without saying goodbye,
+// and compares what the process holds before and after. The pool is full before the first count and idle server
+// connections stay open for minutes, so that they are the same on both sides.
+func (l *lab) checkLeak(ctx context.Context, arm string, n int) (leakResult, error) {
+	res := leakResult{Arm: arm, Connections: n}
+	p, err := l.start(ctx, arm)
+	if err != nil {
+		return res, err
+	}
+	defer p.stop()
+	if err := fillPool(ctx, p.addr, l.opts.pool); err != nil {
+		return res, err
+	}
+	if err := pause(ctx, time.Second); err != nil {
+		return res, err
+	}
+	if res.Before, err = p.holds(ctx); err != nil {
+		return res, err
+	}
+	err = concurrently(n, func(i int) error {
+		c, err := dial(ctx, p.addr)
+		if err != nil {
+			return err
+		}
+		if err := c.query("SELECT 1"); err != nil {
+			c.drop()
+			return err
+		}
+		if i%2 == 0 {
+			c.drop()
+		} else {
+			c.close()
+		}
+		return nil
+	})
+	if err != nil {
+		return res, err
+	}
+	for deadline := time.Now().Add(leakSettle); ; {
+		if res.After, err = p.holds(ctx); err != nil {
+			return res, err
+		}
+		res.Settled = res.After == res.Before
+		if res.Settled || time.Now().After(deadline) {
+			return res, nil
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return res, err
+		}
+	}
+}
+
+// holds reads the counts. The descriptors are counted while no request for metrics is open.
+func (p *pooler) holds(ctx context.Context) (held, error) {
+	m, err := p.metrics(ctx)
+	if err != nil {
+		return held{}, err
+	}
+	count := func(name string) int {
+		if v, ok := m[name]; ok {
+			return int(v)
+		}
+		return -1
+	}
+	h := held{Goroutines: count(metricGoroutines), Actors: count(metricActors)}
+	if err := pause(ctx, 50*time.Millisecond); err != nil {
+		return h, err
+	}
+	h.Descriptors, err = descriptors(p.pid())
+	return h, err
+}
+
+// metrics fetches /metrics and sums each metric over its labels.
+func (p *pooler) metrics(ctx context.Context) (map[string]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Close = true // no connection stays open that would count
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("/metrics of %s: %s", p.arm, resp.Status)
+	}
+	return parseMetrics(resp.Body)
+}
+
+// parseMetrics reads Prometheus' text format; values of one name with different labels are added up.
+func parseMetrics(r io.Reader) (map[string]float64, error) {
+	m := map[string]float64{}
+	s := bufio.NewScanner(r)
+	for s.Scan() {
+		line := s.Text()
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name := line[:strings.IndexAny(line+" ", "{ ")]
+		rest := line[len(name):]
+		if i := strings.LastIndexByte(rest, '}'); i >= 0 {
+			rest = rest[i+1:]
+		}
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			continue
+		}
+		v, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil {
+			return nil, fmt.Errorf("metric %q: %w", line, err)
+		}
+		m[name] += v
+	}
+	return m, s.Err()
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"fencepost/internal/pgcluster"
+)
+
+// What every arm serves: one database under one name, one user without a password.
+const (
+	database = "bench"
+	role     = "postgres"
+)
+
+// pooler is a running arm. For the arm direct it is PostgreSQL, of which no process is measured.
+type pooler struct {
+	arm     string
+	version string
+	addr    string // host:port for clients
+	admin   string // host:port of /metrics, empty where there is none
+	proc    *child // nil for direct
+}
+
+func (p *pooler) pid() int {
+	if p.proc == nil {
+		return 0
+	}
+	return p.proc.pid()
+}
+
+func (p *pooler) stop() {
+	if p.proc != nil {
+		p.proc.stop(syscall.SIGINT, 2*time.Second)
+	}
+}
+
+// lab is what the arms are started from.
+type lab struct {
+	opts      options
+	dir       string // working folder, removed at the end; everybody may read it
+	account   *syscall.Credential
+	cluster   *pgcluster.Cluster
+	server    string // PostgreSQL's host:port
+	pgbouncer pgbouncerBinary
+	fencepost string // binary of this tree
+	env       []string
+}
+
+// start starts an arm, a fresh process each time, and returns once it answers a query.
+func (l *lab) start(ctx context.Context, arm string) (*pooler, error) {
+	if arm == armDirect {
+		return &pooler{arm: arm, addr: l.server}, nil
+	}
+	dir, err := os.MkdirTemp(l.dir, arm+"-")
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), own(dir, l.account)); err != nil {
+		return nil, err
+	}
+	p := &pooler{arm: arm}
+	switch arm {
+	case armPgBouncer, armPgBouncerAA:
+		err = l.startPgBouncer(p, dir)
+	case armOther:
+		err = l.startFencepost(p, dir, l.opts.other, 1)
+	case armLoops2:
+		err = l.startFencepost(p, dir, l.fencepost, 2)
+	default:
+		err = l.startFencepost(p, dir, l.fencepost, 1)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = p.proc.await(ctx, 15*time.Second, func(ctx context.Context) error {
+		c, err := dial(ctx, p.addr)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		return c.query("SELECT 1")
+	})
+	if err == nil && l.opts.fifo {
+		err = realtime(p.pid())
+	}
+	if err != nil {
+		p.stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// maxClientConn leaves room for every measurement and for the harness's own connections.
+func (l *lab) maxClientConn() int { return max(l.opts.maxClients(), l.opts.idle) + 500 }
+
+func (l *lab) startPgBouncer(p *pooler, dir string) error {
+	addr, port, err := freeAddr()
+	if err != nil {
+		return err
+	}
+	host, serverPort, err := net.SplitHostPort(l.server)
+	if err != nil {
+		return err
+	}
+	ini := fmt.Sprintf(`[databases]
+%s = host=%s port=%s dbname=%s user=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = trust
+auth_file = %s
+admin_users = %s
+pool_mode = transaction
+default_pool_size = %d
+max_client_conn = %d
+logfile = %s
+`, database, host, serverPort, database, role, port, filepath.Join(dir, "users.txt"), role,
+		l.opts.pool, l.maxClientConn(), filepath.Join(dir, "pgbouncer.log"))
+	file := filepath.Join(dir, "pgbouncer.ini")
+	if err := errors.Join(
+		os.WriteFile(file, []byte(ini), 0o644),
+		os.WriteFile(filepath.Join(dir, "users.txt"), []byte(`"`+role+`" ""`+"\n"), 0o644),
+	); err != nil {
+		return err
+	}
+	p.addr, p.version = addr, l.pgbouncer.version
+	argv := append(append([]string{}, l.pgbouncer.argv...), "-q", file)
+	p.proc, err = startChild(p.arm, argv, l.env, filepath.Join(dir, "output"), l.account)
+	return err
+}
+
+// startFencepost runs a binary with the metrics, the console and the logs on that a user would have on.
+func (l *lab) startFencepost(p *pooler, dir, binary string, loops int) error {
+	addr, port, err := freeAddr()
+	if err != nil {
+		return err
+	}
+	admin, _, err := freeAddr()
+	if err != nil {
+		return err
+	}
+	toml := fmt.Sprintf(`[fencepost]
+listen_addr = "127.0.0.1"
+listen_port = %d
+unix_socket_dir = ""
+auth_type = "trust"
+admin_users = [%q]
+admin_http = %q
+pool_mode = "transaction"
+default_pool_size = %d
+max_client_conn = %d
+event_loops = %d
+
+[shards.main]
+hosts = [{ addr = %q, role = %q }]
+
+[databases.%s]
+shard = "main"
+dbname = %q
+user = %q
+`, port, role, admin, l.opts.pool, l.maxClientConn(), loops, l.server, l.opts.hostRole, database, database, role)
+	file := filepath.Join(dir, "fencepost.toml")
+	if err := os.WriteFile(file, []byte(toml), 0o644); err != nil {
+		return err
+	}
+	p.addr, p.admin, p.version = addr, admin, versionOf(binary, "version")
+	p.proc, err = startChild(p.arm, []string{binary, "serve", "-c", file}, l.env, filepath.Join(dir, "output"), nil)
+	return err
+}
+
+// freeAddr finds a loopback port that nobody listens on, below the range from which the kernel takes the ports of
+// outgoing connections, of which this program causes many.
+func freeAddr() (addr string, port int, err error) {
+	for range 100 {
+		port = 14000 + rand.IntN(18000)
+		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		ln, err := net.Listen("tcp4", addr)
+		if err == nil {
+			return addr, port, ln.Close()
+		}
+	}
+	return "", 0, errors.New("no free port between 14000 and 32000")
+}
+
+// cleanEnv is the environment without what libpq, Go's runtime or a pooler would take from it.
+func cleanEnv() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "PG") && !strings.HasPrefix(kv, "GO") && !strings.HasPrefix(kv, "LC_") && !strings.HasPrefix(kv, "LANG") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, "LC_ALL=C", "PGSSLMODE=disable", "PGGSSENCMODE=disable")
+}
