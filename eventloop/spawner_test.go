@@ -19,7 +19,7 @@ type system struct {
 	asked   chan string // reasons of failures the supervisor was asked about
 }
 
-type exec func(ctx actor.Context)
+type call func(ctx actor.Context)
 
 func newSystem(t testing.TB, l Loop, directive actor.Directive) *system {
 	t.Helper()
@@ -36,7 +36,7 @@ func newSystem(t testing.TB, l Loop, directive actor.Directive) *system {
 		pid, err := s.spawner.SpawnNamed(s.Root, "root", func(*Mailbox) actor.Actor {
 			return actor.ReceiveFunc(func(ctx actor.Context) {
 				switch m := ctx.Message().(type) {
-				case exec:
+				case call:
 					m(ctx)
 				case *actor.Terminated:
 					s.exits <- m.Who.Id
@@ -52,9 +52,9 @@ func newSystem(t testing.TB, l Loop, directive actor.Directive) *system {
 }
 
 // do runs f in the root actor and waits for it.
-func (s *system) do(f exec) {
+func (s *system) do(f call) {
 	done := make(chan struct{})
-	s.Root.Send(s.root, exec(func(ctx actor.Context) { defer close(done); f(ctx) }))
+	s.Root.Send(s.root, call(func(ctx actor.Context) { defer close(done); f(ctx) }))
 	<-done
 }
 

@@ -1,0 +1,295 @@
+package eventloop
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Pitfall 15: whatever is posted runs, however the post falls into the loop's going to sleep.
+func TestNoLostWakeup(t *testing.T) {
+	kinds(t, func(t *testing.T, kind Kind) {
+		g := newGroup(t, Options{Kind: kind, Loops: 2})
+		const posters, rounds = 4, 3000
+		var wg sync.WaitGroup
+		for i := range posters {
+			l := g.Loop(i % 2)
+			batch := 1 // the loop goes to sleep after each
+			if i >= 2 {
+				batch = 50
+			}
+			wg.Go(func() {
+				ran := make(chan int, batch)
+				for k := range rounds {
+					if !l.Post(func() { ran <- k }) {
+						t.Error("the loop has stopped")
+						return
+					}
+					for i := 0; i < batch && k%batch == batch-1; i++ {
+						if got := get(t, ran); got != k-batch+1+i {
+							t.Errorf("ran %d, want %d", got, k-batch+1+i)
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// Loops that post to one another for ever without anybody else must not fall asleep together.
+func TestPingPongAcrossLoops(t *testing.T) {
+	kinds(t, func(t *testing.T, kind Kind) {
+		g := newGroup(t, Options{Kind: kind, Loops: 2})
+		done := make(chan struct{})
+		var hop func(n int)
+		hop = func(n int) {
+			if n == 0 {
+				close(done)
+				return
+			}
+			g.Loop(n % 2).Post(func() { hop(n - 1) })
+		}
+		hop(20_000)
+		get(t, done)
+	})
+}
+
+func TestPostKeepsOrder(t *testing.T) {
+	kinds(t, func(t *testing.T, kind Kind) {
+		g := newGroup(t, Options{Kind: kind})
+		var got []int
+		for i := range 10_000 {
+			g.Loop(0).Post(func() { got = append(got, i) })
+		}
+		on(g.Loop(0), func() {})
+		if len(got) != 10_000 || !slices.IsSorted(got) {
+			t.Fatalf("%d functions ran, sorted %v", len(got), slices.IsSorted(got))
+		}
+	})
+}
+
+// What Post accepted runs; what it refused never does.
+func TestStop(t *testing.T) {
+	kinds(t, func(t *testing.T, kind Kind) {
+		g := newGroup(t, Options{Kind: kind, Loops: 2})
+		var mu sync.Mutex
+		accepted, ran := 0, 0
+		var wg sync.WaitGroup
+		started := make(chan struct{}, 4)
+		for i := range 4 {
+			wg.Go(func() {
+				for k := 0; ; k++ {
+					mu.Lock()
+					accepted++
+					mu.Unlock()
+					if !g.Loop(i % 2).Post(func() { mu.Lock(); ran++; mu.Unlock() }) {
+						mu.Lock()
+						accepted--
+						mu.Unlock()
+						return
+					}
+					if k == 100 {
+						started <- struct{}{}
+					}
+				}
+			})
+		}
+		for range 4 {
+			get(t, started)
+		}
+		g.Stop()
+		g.Stop()
+		wg.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if accepted != ran {
+			t.Fatalf("%d accepted, %d ran", accepted, ran)
+		}
+		if g.Loop(0).Post(func() { t.Error("ran after the stop") }) {
+			t.Fatal("accepted after the stop")
+		}
+	})
+}
+
+func TestStopClosesEverything(t *testing.T) {
+	rigs(t, Options{}, func(t *testing.T, r *rig) {
+		_, far := r.connect(&hooks{closed: func(Conn, error) { t.Error("a callback after the stop") }}, nil)
+		r.on(func() { r.l.(*loop).Stats() })
+		r.Stop()
+		if n, err := far.Read(make([]byte, 1)); n != 0 || err == nil {
+			t.Fatalf("the socket is still open: %d, %v", n, err)
+		}
+		if n := r.l.Stats().Conns; n != 0 {
+			t.Fatalf("%d connections", n)
+		}
+	})
+}
+
+// An idle loop is alive although it does not wake up; one whose callback does not return is not.
+func TestHeartbeat(t *testing.T) {
+	kinds(t, func(t *testing.T, kind Kind) {
+		g := newGroup(t, Options{Kind: kind})
+		l := g.Loop(0)
+		stuck, release := make(chan time.Time), make(chan struct{})
+		on(l, func() {})
+		deadline := time.Now().Add(20 * time.Second)
+		for !l.(*loop).waiting.Load() {
+			if time.Now().After(deadline) {
+				t.Fatal("the loop never waits")
+			}
+			runtime.Gosched()
+		}
+		asked := time.Now()
+		if h := l.Stats().Heartbeat; h.Before(asked) {
+			t.Fatalf("idle, but last seen %v ago", asked.Sub(h))
+		}
+		l.Post(func() { stuck <- time.Now(); <-release })
+		since := get(t, stuck)
+		for time.Since(since) < 20*time.Millisecond {
+			runtime.Gosched()
+		}
+		if h := l.Stats().Heartbeat; time.Since(h) < 20*time.Millisecond {
+			t.Fatalf("stuck, but seen %v ago", time.Since(h))
+		}
+		close(release)
+	})
+}
+
+func TestEpollRaisesGOMAXPROCS(t *testing.T) {
+	if defaultKind != Epoll {
+		return
+	}
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	newGroup(t, Options{Loops: 3})
+	if n := runtime.GOMAXPROCS(0); n != 4 {
+		t.Fatalf("GOMAXPROCS %d with 3 loops", n)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	seed := uint64(1)
+	for _, opt := range []Options{{Kind: "uring"}, {Kind: Epoll, Seed: &seed}} {
+		if g, err := NewGroup(opt); err == nil {
+			g.Stop()
+			t.Fatalf("accepted %+v", opt)
+		}
+	}
+}
+
+func TestTimers(t *testing.T) {
+	kinds(t, func(t *testing.T, kind Kind) {
+		g := newGroup(t, Options{Kind: kind})
+		l := g.Loop(0)
+		var got []int
+		done := make(chan struct{})
+		start := time.Now()
+		var late time.Duration
+		on(l, func() {
+			timers := make([]Timer, 6)
+			for i := range timers {
+				timers[i].Fire = func() { got = append(got, i) }
+			}
+			for i, d := range []int{30, 10, 20, 40, 0, 50} {
+				l.SetTimer(&timers[i], time.Duration(d)*time.Millisecond)
+			}
+			l.StopTimer(&timers[2])
+			l.StopTimer(&timers[2])
+			l.SetTimer(&timers[0], 45*time.Millisecond) // moved
+			last := timers[5].Fire
+			timers[5].Fire = func() { last(); late = time.Since(start); close(done) }
+			if timers[2].Armed() || !timers[0].Armed() {
+				t.Error("Armed is wrong")
+			}
+		})
+		get(t, done)
+		if !slices.Equal(got, []int{4, 1, 3, 0, 5}) {
+			t.Fatalf("fired %v", got)
+		}
+		if late < 50*time.Millisecond {
+			t.Fatalf("50 ms were over after %v", late)
+		}
+		on(l, func() {})
+		if n := l.Stats().Timers; n != 0 {
+			t.Fatalf("%d timers armed", n)
+		}
+	})
+}
+
+// A timer that re-arms itself with no delay leaves the loop to the others.
+func TestTimerWithoutDelayDoesNotSpin(t *testing.T) {
+	kinds(t, func(t *testing.T, kind Kind) {
+		g := newGroup(t, Options{Kind: kind})
+		l := g.Loop(0)
+		n := 0
+		var timer Timer
+		timer.Fire = func() { n++; l.SetTimer(&timer, 0) }
+		on(l, func() { l.SetTimer(&timer, -time.Second) })
+		for range 10 {
+			on(l, func() {})
+		}
+		on(l, func() { l.StopTimer(&timer) })
+		before := 0
+		on(l, func() { before = n })
+		on(l, func() {
+			if n != before || timer.Armed() {
+				t.Error("fired after StopTimer")
+			}
+		})
+	})
+}
+
+// Timers of the same instant fire in the order of arming; thousands of them come out sorted.
+func TestTimerHeap(t *testing.T) {
+	var h timerHeap
+	timers := make([]Timer, 5000)
+	for i := range timers {
+		h.arm(&timers[i], time.Duration(i*7919%100))
+	}
+	for i := 0; i < len(timers); i += 3 {
+		h.disarm(&timers[i])
+	}
+	for i := 1; i < len(timers); i += 3 {
+		h.arm(&timers[i], time.Duration(i*31%50))
+	}
+	var last *Timer
+	n := 0
+	for ; ; n++ {
+		next := h.due(1000, h.seq)
+		if next == nil {
+			break
+		}
+		if next.Armed() || last != nil && !before(last, next) {
+			t.Fatal("out of order")
+		}
+		last = next
+	}
+	if want := len(timers) - (len(timers)+2)/3; n != want {
+		t.Fatalf("%d timers, want %d", n, want)
+	}
+}
+
+// The portable loop keeps to a bubble's time.
+func TestPortableTimersInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := NewGroup(Options{Kind: Portable})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		fired := make(chan time.Duration)
+		timer := Timer{Fire: func() { fired <- time.Since(start) }}
+		g.Loop(0).Post(func() { g.Loop(0).SetTimer(&timer, time.Hour) })
+		if d := <-fired; d != time.Hour {
+			t.Fatalf("fired after %v", d)
+		}
+		if now := g.Loop(0).Now(); now.Sub(start) != time.Hour {
+			t.Fatalf("the loop's time is %v", now.Sub(start))
+		}
+		g.Stop()
+	})
+}
