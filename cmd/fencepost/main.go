@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"os"
 )
 
@@ -10,7 +11,7 @@ var version = "0.1.0-dev"
 
 func main() {
 	clearPostgresEnvironment()
-	if err := root().Execute(); err != nil {
+	if err := root().ExecuteContext(context.Background()); err != nil {
 		os.Exit(1)
 	}
 }
