@@ -96,6 +96,21 @@ func TestUnknownUserLooksLikeWrongPassword(t *testing.T) {
 	}
 }
 
+// TestMockMatchesNothing promises: not even what a mock secret holds itself.
+func TestMockMatchesNothing(t *testing.T) {
+	for _, s := range []*Secret{Mock("u"), Profile{kind: kindSCRAM, iterations: 1}.Mock("u")} {
+		for _, password := range []string{"", s.plain, string(s.md5[:]), string(noKey)} {
+			if s.matches(password) {
+				t.Errorf("%q matches", password)
+			}
+		}
+		digits := md5Hex(string(s.md5[:]) + "salt")
+		if s.matchesMD5("md5"+string(digits[:]), [4]byte([]byte("salt"))) {
+			t.Error("the right answer to its MD5 challenge matches")
+		}
+	}
+}
+
 func maskSalt(t *testing.T, shape string) string {
 	t.Helper()
 	before, rest, ok := strings.Cut(shape, ",s=")

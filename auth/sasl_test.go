@@ -71,6 +71,7 @@ func TestBadMessages(t *testing.T) {
 		{"sasl without NUL", SCRAM, []string{mechanism}},
 		{"sasl without length", SCRAM, []string{mechanism + "\x00"}},
 		{"sasl half a length", SCRAM, []string{mechanism + "\x00\x00\x00"}},
+		{"three quarters of a length", SCRAM, []string{mechanism + "\x00\x00\x00\x00"}},
 		{"length too long", SCRAM, []string{string(lengths(uint32(len(first)+1), first))}},
 		{"length too short", SCRAM, []string{string(lengths(uint32(len(first)-1), first))}},
 		{"length 0 with data", SCRAM, []string{string(lengths(0, first))}},

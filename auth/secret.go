@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -179,11 +178,5 @@ func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 // String returns a placeholder.
 func (s Secret) String() string { return redacted }
 
-// MarshalJSON returns a placeholder.
-func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
-
-// MarshalText returns a placeholder.
+// MarshalText returns a placeholder, to encoding/json and log/slog too.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// LogValue returns a placeholder.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }

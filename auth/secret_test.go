@@ -241,6 +241,18 @@ func TestSecretsAreNotShown(t *testing.T) {
 			t.Error("nothing is shown at all")
 		}
 	}
+	s := *mustParse(t, "u", password)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		if got := fmt.Sprintf(verb, s); got != redacted {
+			t.Errorf("%s prints %q", verb, got)
+		}
+	}
+	if b, err := json.Marshal(s); string(b) != `"`+redacted+`"` || err != nil {
+		t.Errorf("JSON is %s, %v", b, err)
+	}
+	if s.String() != redacted {
+		t.Errorf("String() = %q", s.String())
+	}
 	if n := unsafe.Sizeof(Secret{}); n != unsafe.Sizeof(uintptr(0)) {
 		t.Errorf("Secret is %d bytes: its content is no longer behind a pointer", n)
 	}

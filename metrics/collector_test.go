@@ -90,8 +90,8 @@ fencepost_wait_seconds_count{database="app"} 3
 	}
 }
 
-// TestUnusableFamilies promises: one bad family costs its own samples, says so,
-// and nothing else.
+// TestUnusableFamilies promises: a sample that cannot be used is left out and
+// reported, and costs no other.
 func TestUnusableFamilies(t *testing.T) {
 	for name, bad := range map[string]Family{
 		"too few labels":   {Name: "x", Type: Gauge, Labels: []string{"a", "b"}, Samples: []Sample{{Labels: []string{"1"}}}},
@@ -110,6 +110,12 @@ func TestUnusableFamilies(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestUnusableSampleAmongGood(t *testing.T) {
+	f := Family{Name: "clients", Help: "Client sessions.", Type: Gauge, Labels: []string{"database"},
+		Samples: []Sample{{}, {Labels: []string{"app"}, Value: 5}}}
+	checkScrape(t, NewCollector(fixed([]Family{f}), 0, nil), 0, 1, 5)
 }
 
 // checkScrape gathers c once and checks what it says of itself and of clients
