@@ -18,6 +18,9 @@ type (
 		User  string
 		Admin bool // may change things; else only SHOW
 	}
+	// Interrupt ends the statement a console session waits for, as a cancel request does; nothing answers it but the
+	// Answer to the Command, which is then an error. A PAUSE that still waits is undone.
+	Interrupt struct{ From *actor.PID }
 	// Answer is the console's answer: protocol messages ready to be sent, without the ReadyForQuery.
 	Answer struct {
 		Req   uint64
@@ -28,7 +31,12 @@ type (
 // Messages to the sessions of an event loop (package frontend).
 type (
 	// DescribeClients asks for a row per client; Reply has room for every loop's answer.
-	DescribeClients struct{ Reply chan<- []ClientRow }
+	DescribeClients struct {
+		Reply chan<- []ClientRow
+		// ConsoleOnly says that only console sessions are wanted, so that nobody copies ten thousand rows to count three.
+		// An answer that holds others too is right as well: the asker looks at ClientRow.Console.
+		ConsoleOnly bool
+	}
 	// Drain ends every session with 57P01 at its next transaction boundary; those whose database matches ("" = all).
 	// AtOnce ends them wherever they are. Console sessions stay unless AtOnce.
 	Drain struct {

@@ -1,0 +1,270 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fencepost/actors/shard"
+	"fencepost/pgerr"
+)
+
+// pollInterval is how often PAUSE and WAIT_CLOSE look.
+const pollInterval = 50 * time.Millisecond
+
+func (c *Console) isPaused(database string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paused[database] != nil
+}
+
+// control sends a verb to the lanes of all loops, without waiting. c.mu is held, so that loops see verbs in the order in
+// which the console decided them.
+func (c *Console) control(verb shard.Verb, database string) []chan int {
+	return tell(c.ops.System(), c.ops.Lanes(), func(r chan<- int) any {
+		return &shard.Control{Verb: verb, Database: database, Reply: r}
+	})
+}
+
+// settled waits until the loops have done what control asked for.
+func (x *execution) settled(replies []chan int) error {
+	ctx, cancel := x.limited()
+	defer cancel()
+	_, err := collect(ctx, replies)
+	return err
+}
+
+func pauseCommand(x *execution, s statement) error {
+	db, err := x.database(s, "pause")
+	if err != nil {
+		return err
+	}
+	p, replies := x.c.pause(db)
+	if p == nil {
+		return pgerr.ConsoleError("already suspended/paused")
+	}
+	if err := x.settled(replies); err != nil {
+		return err
+	}
+	err = x.until(shard.Pause, db, func() error {
+		if !x.c.inForce(p) {
+			return pgerr.ConsoleError("PAUSE was ended by RESUME")
+		}
+		return nil
+	})
+	if errors.Is(err, errInterrupted) {
+		x.c.unpause(p) // whoever interrupts PAUSE does not want it, as in PgBouncer
+	}
+	if err != nil {
+		return err
+	}
+	return x.done("PAUSE")
+}
+
+// pause begins a pause; nil if everything is paused already. A database may be paused again: that waits for the same.
+func (c *Console) pause(database string) (*pause, []chan int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused[""] != nil {
+		return nil, nil
+	}
+	p := c.paused[database]
+	if p == nil {
+		p = &pause{database}
+		c.paused[database] = p
+	}
+	return p, c.control(shard.Pause, database)
+}
+
+func (c *Console) inForce(p *pause) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paused[p.database] == p
+}
+
+// unpause ends a pause that is still in force.
+func (c *Console) unpause(p *pause) []chan int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused[p.database] != p {
+		return nil
+	}
+	return c.resume(p.database)
+}
+
+// resume ends a pause; c.mu is held. Pauses of all and of one database are independent, as in PgBouncer: whichever is
+// left stays in force.
+func (c *Console) resume(database string) []chan int {
+	delete(c.paused, database)
+	if database != "" {
+		if c.paused[""] != nil {
+			return nil // its lanes stay paused; the RESUME of all will free them
+		}
+		return c.control(shard.Resume, database)
+	}
+	replies := c.control(shard.Resume, "")
+	for _, p := range c.paused {
+		replies = append(replies, c.control(shard.Pause, p.database)...)
+	}
+	return replies
+}
+
+func resume(x *execution, s statement) error {
+	db, err := x.database(s, "resume")
+	if err != nil {
+		return err
+	}
+	if db == "" && x.ops.Draining() {
+		return pgerr.ConsoleError("pooler is shutting down")
+	}
+	x.c.mu.Lock()
+	if x.c.paused[db] == nil {
+		x.c.mu.Unlock()
+		if db == "" {
+			return pgerr.ConsoleError("pooler is not paused/suspended")
+		}
+		return pgerr.ConsoleError("database " + db + " is not paused")
+	}
+	replies := x.c.resume(db)
+	x.c.mu.Unlock()
+	if err := x.settled(replies); err != nil {
+		return err
+	}
+	return x.done("RESUME")
+}
+
+func reconnect(x *execution, s statement) error {
+	db, err := x.database(s, "reconnect")
+	if err != nil {
+		return err
+	}
+	x.c.mu.Lock()
+	replies := x.c.control(shard.Reconnect, db)
+	x.c.mu.Unlock()
+	if err := x.settled(replies); err != nil {
+		return err
+	}
+	return x.done("RECONNECT")
+}
+
+func waitClose(x *execution, s statement) error {
+	db, err := x.database(s, "wait in")
+	if err != nil {
+		return err
+	}
+	if err := x.until(shard.Reconnect, db, func() error { return nil }); err != nil {
+		return err
+	}
+	return x.done("WAIT_CLOSE")
+}
+
+// until returns when no lane of the database has anything left that verb waits for, when check fails, or when the
+// session or the process ends. It has no other limit: a transaction may take as long as it likes.
+func (x *execution) until(verb shard.Verb, database string, check func() error) error {
+	x.barrier()
+	for {
+		ctx, cancel := x.limited()
+		counts, err := ask(ctx, x.ops.System(), x.ops.Lanes(), func(r chan<- int) any {
+			return &shard.Quiet{Wait: verb, Database: database, Reply: r}
+		})
+		cancel()
+		// A loop that does not answer has not come to rest.
+		quiet := err == nil && !slices.ContainsFunc(counts, func(n int) bool { return n > 0 })
+		if err := check(); err != nil || quiet {
+			return err
+		}
+		select {
+		case <-x.ctx.Done():
+			return context.Cause(x.ctx)
+		case <-time.After(pollInterval):
+		}
+		if _, alive := x.ops.System().ProcessRegistry.GetLocal(x.cmd.From.Id); !alive {
+			return errClientGone
+		}
+	}
+}
+
+// barrier waits until every loop has run what was queued there: lanes hand a verb on to each lane by message, and only a
+// lane that has it counts right.
+func (x *execution) barrier() {
+	ctx, cancel := x.limited()
+	defer cancel()
+	passed := make(chan struct{}, len(x.ops.Loops()))
+	n := 0
+	for _, l := range x.ops.Loops() {
+		if l.Post(func() { passed <- struct{}{} }) {
+			n++
+		}
+	}
+	for ; n > 0; n-- {
+		select {
+		case <-passed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func reload(x *execution, s statement) error {
+	if len(s.args()) > 0 {
+		return pgerr.ConsoleSyntax(s.text)
+	}
+	result := make(chan error, 1)
+	go func() { result <- x.ops.Reload() }() // ends when the reload does
+	ctx, cancel := x.limited()
+	defer cancel()
+	select {
+	case err := <-result:
+		if err != nil {
+			return pgerr.ReloadFailed(err.Error())
+		}
+		return x.done("RELOAD")
+	case <-ctx.Done():
+		return pgerr.ConsoleError("RELOAD is not done yet").WithHint("It goes on; the log tells how it ends.")
+	}
+}
+
+func killClient(x *execution, s statement) error {
+	arg, perr := s.argument()
+	if perr != nil {
+		return perr
+	}
+	id, err := strconv.ParseUint(arg, 10, 64)
+	if err != nil {
+		return pgerr.ConsoleError("invalid client pointer supplied")
+	}
+	ctx, cancel := x.limited()
+	defer cancel()
+	found, err := ask(ctx, x.ops.System(), x.ops.Sessions(), func(r chan<- bool) any { return &Kill{ID: id, Reply: r} })
+	switch {
+	case slices.Contains(found, true):
+		return x.done("KILL_CLIENT")
+	case err != nil:
+		return err
+	}
+	return pgerr.ConsoleError("client not found")
+}
+
+func shutdown(x *execution, s statement) error {
+	arg, err := s.argument()
+	if err != nil {
+		return err
+	}
+	switch strings.ToUpper(arg) {
+	case "":
+		x.ops.Shutdown(Immediate)
+		// No answer before the end, as in PgBouncer: whoever waits for one waits until the process is gone.
+		<-x.ctx.Done()
+		return context.Cause(x.ctx)
+	case "WAIT_FOR_SERVERS":
+		x.ops.Shutdown(WaitForServers)
+	case "WAIT_FOR_CLIENTS":
+		x.ops.Shutdown(WaitForClients)
+	default:
+		return pgerr.ConsoleSyntax(s.text)
+	}
+	return x.done("SHUTDOWN")
+}
