@@ -100,7 +100,7 @@ func connect(t *testing.T, exchange func(user string) *Exchange, user, password 
 // SASLprep gets right are left to TestVerifiersOfPostgreSQL: pgx prepares them
 // otherwise and fails with PostgreSQL itself too.
 func TestPgconn(t *testing.T) {
-	for _, password := range []string{"pencil", `p$:,=\"'`, "pass\u00a0word", "na\u00efve", "\U0001F511 key"} {
+	for _, password := range []string{`p$:,=\"'`, "pass\u00a0word", "\U0001F511 key"} {
 		verifier := verifierOf(t, password, []byte("sixteen bytes it"), DefaultIterations)
 		for _, text := range []string{password, md5Of("u=,1", password), verifier} {
 			s := mustParse(t, "u=,1", text)

@@ -130,7 +130,7 @@ func (s *Secret) Ready(m Method) bool {
 
 // Derive does what Ready misses: a PBKDF2 with DefaultIterations, milliseconds
 // of one core. It blocks for that long, does its work once however many
-// goroutines call it, and is nothing where Ready says yes. The salt depends on
+// goroutines call it, and does nothing where Ready says yes. The salt depends on
 // the user and the process alone and is that of the user's mock secret, so that
 // neither a reload nor creating the user shows.
 func (s *Secret) Derive(m Method) {
