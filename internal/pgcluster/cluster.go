@@ -39,7 +39,7 @@ type Options struct {
 	Roles     []Role
 	Databases []string // created on the primary, owned by Superuser
 
-	Dir string // where the cluster's own folder is made; "" for os.TempDir
+	Dir string // where the cluster's own folder is made; "" for a file system in memory or the folder for temporary files
 }
 
 // Role is a login role to create.
@@ -108,6 +108,9 @@ func Start(ctx context.Context, opts Options) (_ *Cluster, err error) {
 	from, err := template(ctx, binDir, as)
 	if err != nil {
 		return nil, err
+	}
+	if opts.Dir == "" {
+		opts.Dir = workDir()
 	}
 	dir, err := os.MkdirTemp(opts.Dir, "fencepost-pg-")
 	if err != nil {
@@ -230,8 +233,13 @@ func (c *Cluster) Standbys() []*Node {
 // CatchUp waits until every running node that follows the primary has replayed what the primary has written by now, or
 // until ctx ends.
 func (c *Cluster) CatchUp(ctx context.Context) error {
+	// Where the next record would go is not always a place that replay reaches (behind a switch of segments it is not),
+	// so a record is written and flushed first.
+	if err := c.primary.Exec(ctx, "SELECT pg_logical_emit_message(true, 'fencepost', 'catch up')"); err != nil {
+		return err
+	}
 	var lsn string
-	if err := c.primary.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text", &lsn); err != nil {
+	if err := c.primary.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text", &lsn); err != nil {
 		return err
 	}
 	for _, n := range c.Standbys() {

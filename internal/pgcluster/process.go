@@ -145,18 +145,25 @@ func descendants(pid int) []int {
 // that run in the cluster's folder and removes the folder. It asks for the working folder before it believes a pid file.
 const sentinel = `
 dir=$1
+alive() { # a dead one that init has not reaped yet does not count
+	read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
+	case ${stat##*) } in [ZX]*) return 1 ;; esac
+}
 cat >/dev/null
+pids=
 for pidfile in "$dir"/*/postmaster.pid; do
 	[ -f "$pidfile" ] || continue
-	data=${pidfile%/postmaster.pid}
-	pid=$(head -n 1 "$pidfile")
-	[ "$(readlink "/proc/$pid/cwd")" = "$data" ] || continue
+	read -r pid <"$pidfile"
+	[ "$(readlink "/proc/$pid/cwd")" = "${pidfile%/postmaster.pid}" ] || continue
 	for child in $(cat "/proc/$pid/task/$pid/children" 2>/dev/null); do kill -CONT "$child" 2>/dev/null; done
 	kill -CONT "$pid"
 	kill -QUIT "$pid"
+	pids="$pids $pid"
+done
+for pid in $pids; do
 	n=0
-	while [ -d "/proc/$pid" ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done
-	[ -d "/proc/$pid" ] && kill -KILL "$pid"
+	while alive "$pid" && [ $n -lt 200 ]; do sleep 0.05; n=$((n+1)); done
+	alive "$pid" && kill -KILL "$pid"
 done
 rm -rf "$dir"
 `
@@ -189,7 +196,7 @@ func kill(pid int, sig syscall.Signal) error {
 func exists(pid int) bool { return !strings.Contains("ZX", processState(pid)) }
 
 // stopped reports whether a process is stopped by a signal.
-func stopped(pid int) bool { return processState(pid) == "T" }
+func stopped(pid int) bool { return strings.EqualFold(processState(pid), "T") } // "t" under a debugger
 
 // processState is the state letter of /proc/PID/stat, "X" when there is no such process.
 func processState(pid int) string {

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // cacheDir is where programs and template data directories are kept between runs. FENCEPOST_PG_CACHE overrides it. As
@@ -30,6 +32,21 @@ func cacheDir() (string, error) {
 		return "", fmt.Errorf("folder for cached PostgreSQL programs: %w", err)
 	}
 	return filepath.Join(dir, "fencepost-pgcluster"), nil
+}
+
+// memoryDir is a file system in memory. Each server has a thousand small files, and ext4 gets slow when many files are
+// made where many have just been removed, as tests do.
+const memoryDir = "/dev/shm"
+
+// workDir is where clusters are made that are given no place: in memory if there are some gigabytes to spare and TMPDIR
+// does not say otherwise, else in the folder for temporary files.
+func workDir() string {
+	var fs unix.Statfs_t
+	if os.Getenv("TMPDIR") == "" && unix.Statfs(memoryDir, &fs) == nil && fs.Type == unix.TMPFS_MAGIC &&
+		fs.Bavail*uint64(fs.Bsize) >= 4<<30 && unix.Access(memoryDir, unix.W_OK|unix.X_OK) == nil {
+		return memoryDir
+	}
+	return os.TempDir()
 }
 
 // once fills dir with fill unless it exists. Test processes run side by side, so a lock file lets one of them do the work
