@@ -12,13 +12,19 @@ import (
 // maxCarry bounds the body of a message that is looked at whole. Longer ones are passed on unread.
 const maxCarry = 64 << 10
 
-var errDesync = errors.New("the server's answers do not match what was asked")
+var (
+	errDesync  = errors.New("the server's answers do not match what was asked")
+	errGoodbye = errors.New("the server ended an idle connection")
+)
 
 // OnData implements eventloop.Handler.
 func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
 	seen, err := b.scan(p)
 	if err != nil {
-		b.desync(p, err)
+		if !errors.Is(err, errGoodbye) {
+			b.deps.Log.Error().Err(err).Uint64("backend", b.ID).Str("host", b.target.Host).Msg("server protocol violation")
+		}
+		b.end(false, err)
 		return
 	}
 	switch b.phase {
@@ -29,28 +35,20 @@ func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
 	}
 }
 
-// desync ends a connection on which nobody can say any more what belongs to whom.
-func (b *Backend) desync(p []byte, err error) {
-	b.deps.Log.Error().Err(err).Uint64("backend", b.ID).Str("host", b.target.Host).Msg("server protocol violation")
-	b.end(false, err)
-}
-
 // scan notes every message in p in the tracker and picks up what concerns the connection itself.
 func (b *Backend) scan(p []byte) (seen Seen, err error) {
+	var f wire.Fragment
 	for len(p) > 0 {
-		f, n, err := b.scanner.Next(p)
+		n, err := b.scanner.Scan(p, &f)
 		if err != nil {
 			return seen, err
 		}
 		p = p[n:]
-		if f.Type == 0 {
-			break
-		}
 		switch f.Type {
-		case 'D', 'd':
+		case 'D', 'd', 0:
 			continue // rows: nothing to note
 		case 'Z', 'S', 'E':
-			if err := b.whole(f, &seen); err != nil {
+			if err := b.whole(&f, &seen); err != nil {
 				return seen, err
 			}
 		default:
@@ -72,7 +70,7 @@ func (b *Backend) received(typ byte) bool {
 }
 
 // whole looks at a message whose body matters, which may have come in pieces.
-func (b *Backend) whole(f wire.Fragment, seen *Seen) error {
+func (b *Backend) whole(f *wire.Fragment, seen *Seen) error {
 	body := f.Body
 	if !f.First || !f.Last {
 		if f.First {
@@ -127,7 +125,7 @@ func (b *Backend) errorResponse(body []byte, seen *Seen) error {
 		if e != nil {
 			code = e.Code
 		}
-		return fmt.Errorf("the server ended an idle connection: %s", code)
+		return fmt.Errorf("%w: %s", errGoodbye, code)
 	}
 	b.Tracker.Received('E')
 	return nil

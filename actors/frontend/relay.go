@@ -14,13 +14,14 @@ func (f *Frontend) relay(p []byte) {
 		f.requested = f.loop.Now()
 	}
 	rest := p
+	var m wire.Fragment
 	for len(rest) > 0 {
-		m, n, err := f.scanner.Next(rest)
+		n, err := f.scanner.Scan(rest, &m)
 		if err != nil {
 			f.fail(pgerr.As(err))
 			return
 		}
-		if m.First && !f.sent(m) {
+		if m.First && !f.sent(&m) {
 			if m.Type == 'X' {
 				// Terminate is the client's goodbye to us, not to the server.
 				f.forward(p[:len(p)-len(rest)])
@@ -38,7 +39,7 @@ func (f *Frontend) relay(p []byte) {
 }
 
 // sent notes a message about to be forwarded; false if it is not to be.
-func (f *Frontend) sent(m wire.Fragment) bool {
+func (f *Frontend) sent(m *wire.Fragment) bool {
 	switch m.Type {
 	case 'Q', 'S', 'd': // the usual ones, of any length as far as PostgreSQL takes it
 	case 'X':

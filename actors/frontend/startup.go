@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"errors"
 	"strings"
 
 	"fencepost/auth"
@@ -15,7 +16,7 @@ const loginMessageLimit = auth.MaxMessage
 // database exists is told only to who has proved to be somebody.
 func (f *Frontend) begin() {
 	a := f.startup.admit
-	f.startup.timer.Fire = func() { f.fail(pgerr.LoginTimeout()) }
+	f.startup.timer.Fire = f.loginTooLong
 	c, err := f.loop.Adopt(a.Socket, f, f.mb)
 	if err != nil {
 		f.deps.Log.Warn().Err(err).Msg("adopt client socket")
@@ -42,6 +43,17 @@ func (f *Frontend) begin() {
 		return
 	}
 	f.authenticate(s)
+}
+
+var errNoServer = errors.New("no server connection within client_login_timeout")
+
+// loginTooLong ends a login whose time is over; whose fault it was is said.
+func (f *Frontend) loginTooLong() {
+	if f.phase == attaching {
+		f.fail(pgerr.CannotConnect(errNoServer))
+		return
+	}
+	f.fail(pgerr.LoginTimeout())
 }
 
 // readParameters takes the tracked parameters and refuses what cannot be honoured: nothing is dropped silently.
@@ -107,6 +119,7 @@ func (f *Frontend) authenticate(s *wire.Startup) {
 	}
 	e := st.Auth.NewExchange(st.Method, f.user, secret)
 	f.startup.exchange = e
+	early := f.startup.admit.Early
 	out = e.Start(out)
 	if len(out) > 0 {
 		f.conn.Write(out)
@@ -117,11 +130,10 @@ func (f *Frontend) authenticate(s *wire.Startup) {
 	case e.Err() != nil:
 		f.loginFailed(e.Err())
 	}
-	if early := f.startup.admit.Early; len(early) > 0 && f.phase != ended {
-		f.startup.admit.Early = nil
+	if len(early) > 0 && f.phase != ended {
 		f.conn.Pause()
 		f.conn.Hold(early)
-		if f.phase == login {
+		if f.phase != attaching {
 			f.conn.Resume()
 		}
 	}

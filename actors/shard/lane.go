@@ -256,6 +256,9 @@ func (l *Lane) refuse(w *pool.Waiter) {
 		err = pgerr.Paused(l.key.Database, waited)
 	case l.machine.Failing() && l.refusal != nil:
 		err = pgerr.CannotConnect(l.refusal)
+		if l.refusal.Code == pgerr.CannotConnectNow {
+			err = l.refusal
+		}
 	}
 	l.root.Send(co.From, &Refused{Req: co.Req, Err: err})
 }
