@@ -50,6 +50,19 @@ func order(arms []string, round, cellIndex int) []string {
 	return out
 }
 
+// measurements is how many there are in a run that nothing cuts short.
+func (o options) measurements() int {
+	var n int
+	for _, c := range o.cells() {
+		for _, arm := range o.arms {
+			if measures(arm, c) {
+				n += o.rounds
+			}
+		}
+	}
+	return n
+}
+
 // estimate is how long the run will take, for the line that says so at the start.
 func (o options) estimate() time.Duration {
 	const (
@@ -57,14 +70,7 @@ func (o options) estimate() time.Duration {
 		setup    = 20 * time.Second       // building, initdb, filling the tables
 		perConn  = 1200 * time.Microsecond
 	)
-	runs := 0
-	for _, c := range o.cells() {
-		for _, arm := range o.arms {
-			if measures(arm, c) {
-				runs += o.rounds
-			}
-		}
-	}
+	runs := o.measurements()
 	d := setup + time.Duration(runs)*(time.Duration(o.seconds)*time.Second+overhead)
 	for _, arm := range []string{armPgBouncer, armFencepost, armOther} {
 		if !slices.Contains(o.arms, arm) {

@@ -34,6 +34,9 @@ func (r *report) heading(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "- %d rounds of %d s, pool of %d, pgbench -S scale %d with %d thread(s)%s\n", r.opts.rounds, r.opts.seconds,
 		r.opts.pool, r.opts.scale, r.opts.threads, map[bool]string{true: ", poolers under SCHED_FIFO"}[r.opts.fifo])
+	if n := r.opts.measurements(); len(r.Samples) < n {
+		fmt.Fprintf(b, "- **cut short: %d of %d measurements**\n", len(r.Samples), n)
+	}
 	var steal float64
 	for _, s := range r.Samples {
 		steal = max(steal, s.Steal)
