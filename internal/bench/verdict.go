@@ -44,6 +44,7 @@ const (
 	between outcome = "between" // above the aim, but not by the whole interval above the limit
 	missed  outcome = "missed"
 	absent  outcome = "not measured"
+	few     outcome = "too few rounds"
 )
 
 func (v verdict) String() string {
@@ -122,6 +123,9 @@ func summarizeRow(samples []sample, c cell, arm string) row {
 	return r
 }
 
+// fewestRounds is how many rounds it takes to say anything of a ratio: an interval of one or two is no interval.
+const fewestRounds = 3
+
 func (r row) judge(samples []sample) []verdict {
 	var out []verdict
 	if r.Churn {
@@ -130,9 +134,15 @@ func (r row) judge(samples []sample) []verdict {
 		out = append(out, judge(r.Arm, r.cell.String(), "CPU per transaction", r.CPURatio, b.aim, b.limit))
 	}
 	slower := summarize(ratios(samples, r.cell, armPgBouncer, r.Arm, tpsOf)) // the other way round: less is better
-	return append(out,
+	out = append(out,
 		judge(r.Arm, r.cell.String(), "slower by tps", slower, slowdownBound, slowdownBound),
 		judge(r.Arm, r.cell.String(), "p99 latency", r.P99Ratio, slowdownBound, slowdownBound))
+	for i := range out {
+		if n := out[i].Value.N; n > 0 && n < fewestRounds {
+			out[i].Outcome = few
+		}
+	}
+	return out
 }
 
 func tpsOf(s sample) float64 { return s.TPS }

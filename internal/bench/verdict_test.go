@@ -74,13 +74,20 @@ func TestBoundsOfEachCell(t *testing.T) {
 		{cell{"simple", 8, true}, 145, 100, 100, missed, met, met},
 	} {
 		hundred, ours := [3]float64{100, 100, 100}, [3]float64{tt.cpu, tt.tps, tt.p99}
-		r := summarizeRow(rounds(tt.c, [][3]float64{hundred, hundred}, [][3]float64{ours, ours}), tt.c, armFencepost)
+		r := summarizeRow(rounds(tt.c, [][3]float64{hundred, hundred, hundred}, [][3]float64{ours, ours, ours}), tt.c, armFencepost)
 		var got []outcome
 		for _, v := range r.Verdicts {
 			got = append(got, v.Outcome)
 		}
 		if len(got) != 3 || got[0] != tt.wantCPU || got[1] != tt.wantTPS || got[2] != tt.wantP99 {
 			t.Errorf("%s with %v: CPU, tps, p99 %v, want %s %s %s", tt.c, ours, got, tt.wantCPU, tt.wantTPS, tt.wantP99)
+		}
+	}
+	two := summarizeRow(rounds(cell{"simple", 16, false}, [][3]float64{{1, 1, 1}, {1, 1, 1}}, [][3]float64{{9, 9, 9}, {9, 9, 9}}),
+		cell{"simple", 16, false}, armFencepost)
+	for _, v := range two.Verdicts {
+		if v.Outcome != few {
+			t.Errorf("after two rounds: %s", v)
 		}
 	}
 	one := cell{Mode: "simple", Clients: 1}
