@@ -17,14 +17,14 @@ func (f *Frontend) vanish(err error) {
 	if err != nil {
 		why = err.Error()
 	}
-	f.close(nil, why)
+	f.close(nil, why, true)
 }
 
 // finish ends the session with a last message, if any.
-func (f *Frontend) finish(e *pgerr.Error, why string) { f.close(e, why) }
+func (f *Frontend) finish(e *pgerr.Error, why string) { f.close(e, why, false) }
 
-// close ends the session: everything it holds is given back, once.
-func (f *Frontend) close(e *pgerr.Error, why string) {
+// close ends the session: everything it holds is given back, once. gone: the client is not there any more.
+func (f *Frontend) close(e *pgerr.Error, why string, gone bool) {
 	if f.phase == ended {
 		return
 	}
@@ -43,7 +43,11 @@ func (f *Frontend) close(e *pgerr.Error, why string) {
 		if e != nil {
 			f.conn.Write(wire.AppendError(nil, e))
 		}
-		f.conn.CloseFlushed(flushLimit)
+		if e == nil && gone {
+			f.conn.Close() // nobody is there to read what may be queued
+		} else {
+			f.conn.CloseFlushed(flushLimit)
+		}
 	}
 	f.settled, f.startup = nil, nil
 	f.stop()
@@ -80,7 +84,7 @@ func (f *Frontend) leftBehind() pool.Condition {
 // release is close for an actor that stops without having ended its session: it failed.
 func (f *Frontend) release() {
 	if f.phase != ended {
-		f.close(pgerr.Internal(errFailed).Fatal(), errFailed.Error())
+		f.close(pgerr.Internal(errFailed).Fatal(), errFailed.Error(), false)
 	}
 }
 

@@ -60,9 +60,11 @@ func (s *Sessions) Receive(ctx actor.Context) {
 func (s *Sessions) admit(ctx actor.Context, m *Admit) {
 	id := s.Deps.NextID()
 	s.Deps.Clients.Add(1)
+	// The mailbox keeps the producer for restarts, which frontends do not have: it must not keep the login with it.
+	from := &startup{admit: m, settings: s.Deps.Settings.Load()}
 	_, err := s.spawner.SpawnNamed(ctx, strconv.FormatUint(id, 36), func(mb *eventloop.Mailbox) actor.Actor {
-		f := &Frontend{id: id, deps: s.Deps, loop: s.Loop, sessions: s, mb: mb, connected: m.Since,
-			startup: &startup{admit: m, settings: s.Deps.Settings.Load()}}
+		f := &Frontend{id: id, deps: s.Deps, loop: s.Loop, sessions: s, mb: mb, connected: from.admit.Since, startup: from}
+		from = nil
 		s.add(f)
 		return f
 	})
