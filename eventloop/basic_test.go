@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -23,11 +24,15 @@ func kinds(t *testing.T, f func(t *testing.T, kind Kind)) {
 
 func newGroup(t testing.TB, opt Options) *Group {
 	t.Helper()
+	processors := runtime.GOMAXPROCS(0)
 	g, err := NewGroup(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.Stop)
+	t.Cleanup(func() {
+		g.Stop()
+		runtime.GOMAXPROCS(processors)
+	})
 	return g
 }
 
