@@ -148,7 +148,7 @@ func (r *routes) spec(db *config.Database, serverUser, password string) (*shard.
 	}
 	spec := &shard.PoolSpec{
 		Shard: r.shards[db.Shard], Size: p.Size, DBLimit: p.MaxDBConnections, DBName: db.DBName, Source: backend.FixedPassword(password),
-		Dial: f.ServerConnectTimeout, WaitLimit: p.QueryWaitTimeout, Mode: string(p.Mode), Tune: tune(f),
+		Auto: r.cfg.Databases[db.Name] == nil, Dial: f.ServerConnectTimeout, WaitLimit: p.QueryWaitTimeout, Mode: string(p.Mode), Tune: tune(f),
 		Limits: pool.Config{MinSize: p.MinSize, IdleTimeout: f.ServerIdleTimeout, Lifetime: lifetime, RetryMax: f.ServerLoginRetry,
 			Concurrency: connectConcurrency, RoundRobin: f.ServerRoundRobin, PoolSize: p.Size},
 	}

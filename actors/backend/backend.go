@@ -107,7 +107,7 @@ type Backend struct {
 // New makes the actor; the lane spawns it on loop with mailbox mb. It begins to dial when started.
 func New(id uint64, deps *Deps, loop eventloop.Loop, mb *eventloop.Mailbox, lane *actor.PID, slot *pool.Slot, target Target, epoch uint64) *Backend {
 	b := &Backend{ID: id, Slot: slot, deps: deps, loop: loop, mb: mb, lane: lane, target: target, epoch: epoch}
-	b.timer.Fire = b.cleanTooLong
+	b.timer.Fire = func() { b.system.Root.Send(b.self, cleanTimeout{}) }
 	return b
 }
 
@@ -119,6 +119,8 @@ func (b *Backend) Receive(ctx actor.Context) {
 		b.dial()
 	case *Clean:
 		b.startCleaning(m)
+	case cleanTimeout:
+		b.cleanTooLong()
 	case *Close:
 		b.end(true, errors.New(m.Why))
 	case *Cancel:

@@ -15,6 +15,8 @@ type (
 		Reset string
 		Limit time.Duration
 	}
+	// cleanTimeout says that Clean.Limit is over.
+	cleanTimeout struct{}
 	// Close ends the backend. Answered by Lost{Expected: true}.
 	Close struct{ Why string }
 	// Cancel sends a CancelRequest for what the backend is running, if Holder still holds it. Done is called on the

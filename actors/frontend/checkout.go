@@ -72,6 +72,10 @@ func (f *Frontend) granted(m *shard.Granted) {
 		f.root.Send(f.lane, &shard.Checkin{Backend: m.Backend, Condition: pool.Clean})
 		return
 	}
+	if !m.Backend.Resting() { // it died while the grant was on its way
+		f.root.Send(f.lane, &shard.Spoiled{Backend: m.Backend, Checkout: &f.checkout})
+		return
+	}
 	f.backend = m.Backend
 	m.Backend.Hold(f)
 	if f.params != m.Backend.Params && f.settle() {

@@ -105,6 +105,8 @@ func (f *Frontend) Receive(ctx actor.Context) {
 		f.welcome(m)
 	case *shard.AttachRefused:
 		f.attachRefused(m)
+	case loginTimeout:
+		f.loginTooLong()
 	case *authenticated:
 		f.stepped(m)
 	case *CancelQuery:

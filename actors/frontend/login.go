@@ -110,7 +110,6 @@ func (f *Frontend) attachRefused(m *shard.AttachRefused) {
 	if f.phase != attaching || m.Req != f.req {
 		return
 	}
-	f.attached = false
 	f.fail(m.Err)
 }
 

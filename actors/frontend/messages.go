@@ -27,6 +27,8 @@ type (
 	// CancelQuery asks to cancel what the client runs. Done is called on the frontend's loop, at least once, when nothing
 	// more will be sent on its behalf.
 	CancelQuery struct{ Done func() }
+	// loginTimeout says that client_login_timeout is over.
+	loginTimeout struct{}
 	// authenticated carries the result of a login step that was too slow for the loop.
 	authenticated struct {
 		out  []byte

@@ -17,14 +17,16 @@ func (f *Frontend) relay(p []byte) {
 	var m wire.Fragment
 	for len(rest) > 0 {
 		n, err := f.scanner.Scan(rest, &m)
-		if err != nil {
-			f.fail(pgerr.As(err))
-			return
+		if err == nil && m.First {
+			err = f.sent(&m)
 		}
-		if m.First && !f.sent(&m) {
-			if m.Type == 'X' {
-				// Terminate is the client's goodbye to us, not to the server.
-				f.forward(p[:len(p)-len(rest)])
+		if err != nil || m.Type == 'X' {
+			// What came before is on record as sent. Terminate is the client's goodbye to us, not to the server.
+			f.forward(p[:len(p)-len(rest)])
+			f.scanner.Reset()
+			if err != nil {
+				f.fail(pgerr.As(err))
+			} else {
 				f.vanish(nil)
 			}
 			return
@@ -38,27 +40,24 @@ func (f *Frontend) relay(p []byte) {
 	}
 }
 
-// sent notes a message about to be forwarded; false if it is not to be.
-func (f *Frontend) sent(m *wire.Fragment) bool {
+// sent notes a message about to be forwarded; an error if no client may send it.
+func (f *Frontend) sent(m *wire.Fragment) error {
 	switch m.Type {
 	case 'Q', 'S', 'd': // the usual ones, of any length as far as PostgreSQL takes it
 	case 'X':
-		return false
+		return nil
 	case 'P':
 		f.stats.Parses++
 	case 'B':
 		f.stats.Binds++
 	}
 	if limit := wire.ClientMessageLimit(m.Type); m.Len > limit {
-		f.scanner.Reset()
-		f.fail(pgerr.ProtocolViolation(fmt.Sprintf("invalid message length %d for message type %s", m.Len, printable(m.Type))))
-		return false
+		return pgerr.ProtocolViolation(fmt.Sprintf("invalid message length %d for message type %s", m.Len, printable(m.Type)))
 	}
 	if !f.backend.Tracker.Sent(m.Type) {
-		f.fail(pgerr.ProtocolViolation("unexpected message type " + printable(m.Type)))
-		return false
+		return pgerr.ProtocolViolation("unexpected message type " + printable(m.Type))
 	}
-	return true
+	return nil
 }
 
 func (f *Frontend) forward(p []byte) {

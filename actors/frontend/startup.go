@@ -16,7 +16,7 @@ const loginMessageLimit = auth.MaxMessage
 // database exists is told only to who has proved to be somebody.
 func (f *Frontend) begin() {
 	a := f.startup.admit
-	f.startup.timer.Fire = f.loginTooLong
+	f.startup.timer.Fire = func() { f.root.Send(f.self, loginTimeout{}) }
 	c, err := f.loop.Adopt(a.Socket, f, f.mb)
 	if err != nil {
 		f.deps.Log.Warn().Err(err).Msg("adopt client socket")
@@ -49,11 +49,12 @@ var errNoServer = errors.New("no server connection within client_login_timeout")
 
 // loginTooLong ends a login whose time is over; whose fault it was is said.
 func (f *Frontend) loginTooLong() {
-	if f.phase == attaching {
+	switch f.phase {
+	case login:
+		f.fail(pgerr.LoginTimeout())
+	case attaching:
 		f.fail(pgerr.CannotConnect(errNoServer))
-		return
 	}
-	f.fail(pgerr.LoginTimeout())
 }
 
 // readParameters takes the tracked parameters and refuses what cannot be honoured: nothing is dropped silently.

@@ -7,27 +7,30 @@ import (
 )
 
 // Budget hands out the permits of one limit (a pool's size, a database's max_db_connections) to the lanes that share it.
-// A permit is held for as long as a backend exists. A lane that gets none is remembered and offered the next one that
-// is given back, in the order asked; meanwhile the other lanes are asked to give up an idle backend.
+// A permit is held for as long as a backend exists. A lane that gets none while somebody waits in it is remembered; a
+// permit that is given back is reserved for the lane remembered longest, so that nobody overtakes it. Meanwhile the other
+// lanes are asked to give one up.
 type Budget struct {
-	mu     sync.Mutex // guards the fields below; no message is sent and no other lock taken while it is held
-	limit  int        // 0: none
-	used   int
-	hungry []*actor.PID
-	lanes  []*actor.PID
+	mu       sync.Mutex // guards the fields below; no message is sent and no other lock taken while it is held
+	limit    int        // 0: none
+	used     int        // permits handed out or reserved
+	hungry   []*actor.PID
+	reserved []*actor.PID
+	lanes    []*actor.PID
 }
 
 // NewBudget makes a budget of limit permits; 0 means without limit.
 func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
 
-// SetLimit changes the limit. Lanes above a lowered limit give permits back as their backends end.
+// SetLimit changes the limit. Lanes above a lowered limit give permits back as their backends end; after raising it ask
+// spare whom to tell.
 func (b *Budget) SetLimit(limit int) {
 	b.mu.Lock()
 	b.limit = limit
 	b.mu.Unlock()
 }
 
-// Limit is the present limit, Used the permits handed out.
+// Limit is the present limit.
 func (b *Budget) Limit() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,36 +41,48 @@ func (b *Budget) Limit() int {
 func (b *Budget) Used() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.used
+	return b.used - len(b.reserved)
 }
 
-// Join makes a lane known, Leave forgets it.
+// Join makes a lane known.
 func (b *Budget) Join(lane *actor.PID) {
 	b.mu.Lock()
 	b.lanes = append(b.lanes, lane)
 	b.mu.Unlock()
 }
 
-// Leave forgets a lane, whose permits must have been given back.
-func (b *Budget) Leave(lane *actor.PID) {
-	b.mu.Lock()
-	b.lanes = without(b.lanes, lane)
-	b.hungry = without(b.hungry, lane)
-	b.mu.Unlock()
-}
-
-// acquire takes one permit for lane. If there is none it remembers the lane and returns those to ask for one, which is
-// nobody if the lane was remembered already.
-func (b *Budget) acquire(lane *actor.PID) (ok bool, ask []*actor.PID) {
+// Leave forgets a lane, whose permits must have been given back, and returns the lane to tell that one is free.
+func (b *Budget) Leave(lane *actor.PID) (next *actor.PID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.limit == 0 || b.used < b.limit {
+	b.lanes, _ = without(b.lanes, lane)
+	b.hungry, _ = without(b.hungry, lane)
+	var had bool
+	if b.reserved, had = without(b.reserved, lane); had {
+		b.used--
+	}
+	return b.reserve()
+}
+
+// acquire takes one permit for lane. If there is none and it is needed now, the lane is remembered and those to ask for
+// one are returned, with the share each may keep; nobody if the lane was remembered already.
+func (b *Budget) acquire(lane *actor.PID, needed bool) (ok bool, ask []*actor.PID, share int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if rest, had := without(b.reserved, lane); had {
+		b.reserved = rest
+		return true, nil, 0
+	}
+	if b.free() && len(b.hungry) == 0 {
 		b.used++
-		return true, nil
+		return true, nil, 0
+	}
+	if !needed {
+		return false, nil, 0
 	}
 	for _, h := range b.hungry {
 		if h.Equal(lane) {
-			return false, nil
+			return false, nil, 0
 		}
 	}
 	b.hungry = append(b.hungry, lane)
@@ -76,29 +91,58 @@ func (b *Budget) acquire(lane *actor.PID) (ok bool, ask []*actor.PID) {
 			ask = append(ask, l)
 		}
 	}
-	return false, ask
+	return false, ask, b.limit / max(len(b.lanes), 1)
 }
 
-// release gives one permit back and returns the lane to tell that one is free, nil if none waits.
-func (b *Budget) release() *actor.PID {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used--
-	if len(b.hungry) == 0 || b.limit > 0 && b.used >= b.limit {
+func (b *Budget) free() bool { return b.limit == 0 || b.used < b.limit }
+
+// reserve sets a free permit aside for the lane remembered longest and returns it; nil if there is none of either.
+func (b *Budget) reserve() *actor.PID {
+	if len(b.hungry) == 0 || !b.free() {
 		return nil
 	}
 	next := b.hungry[0]
 	b.hungry = append(b.hungry[:0], b.hungry[1:]...)
+	b.reserved = append(b.reserved, next)
+	b.used++
 	return next
 }
 
-func without(list []*actor.PID, pid *actor.PID) []*actor.PID {
+// release gives one permit back and returns the lane to tell that one is reserved for it, nil if none waits.
+func (b *Budget) release() *actor.PID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used--
+	return b.reserve()
+}
+
+// decline gives back what is reserved for lane and was not used.
+func (b *Budget) decline(lane *actor.PID) *actor.PID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rest, had := without(b.reserved, lane)
+	if !had {
+		return nil
+	}
+	b.reserved = rest
+	b.used--
+	return b.reserve()
+}
+
+// spare returns a lane to tell after the limit was raised.
+func (b *Budget) spare() *actor.PID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reserve()
+}
+
+func without(list []*actor.PID, pid *actor.PID) (rest []*actor.PID, had bool) {
 	for i, p := range list {
 		if p.Equal(pid) {
-			return append(list[:i], list[i+1:]...)
+			return append(list[:i], list[i+1:]...), true
 		}
 	}
-	return list
+	return list, false
 }
 
 // Budgets are all budgets of a process: one a pool, one a database. Safe for any goroutine.
@@ -129,6 +173,24 @@ func (b *Budgets) For(key PoolKey, spec *PoolSpec) (pool, database *Budget) {
 	p.SetLimit(spec.Size)
 	d.SetLimit(spec.DBLimit)
 	return p, d
+}
+
+// Forget drops the budgets of a pool whose last lane has left.
+func (b *Budgets) Forget(key PoolKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.pools[key]; p != nil && p.unused() {
+		delete(b.pools, key)
+	}
+	if d := b.databases[key.Database]; d != nil && d.unused() {
+		delete(b.databases, key.Database)
+	}
+}
+
+func (b *Budget) unused() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.lanes) == 0
 }
 
 // DatabaseUsed is the number of server connections of a database.

@@ -17,7 +17,12 @@ import (
 const (
 	busyTick = 100 * time.Millisecond
 	idleTick = time.Second
+	autoTick = time.Minute
 )
+
+// autoIdle is how long the lane of a database that is not in the settings by name ("*") is kept without clients and
+// backends (PgBouncer's autodb_idle_timeout).
+const autoIdle = time.Hour
 
 // cleanLimit bounds how long a backend may need to come to rest after its client has left; what runs longer is cancelled.
 const cleanLimit = 2 * time.Second
@@ -50,7 +55,10 @@ type Lane struct {
 	clients  int
 	pending  []*Attach // not answered: no server login has succeeded yet
 	welcome  *Welcome
-	refusal  *pgerr.Error // why the server refused the last login; nil after a success
+	refusal  *pgerr.Error // why the last login failed; nil after a success
+	rejected bool         // … and it was the server that said so
+	attaches uint64       // Attach messages handled
+	emptied  time.Time    // since when nobody uses the lane; zero while somebody does
 	effects  []pool.Effect
 	running  bool
 	timer    eventloop.Timer
@@ -70,7 +78,7 @@ type tick struct{}
 // offer says that a permit of a budget has become free; giveUp asks for the permit of an idle backend.
 type (
 	offer  struct{}
-	giveUp struct{}
+	giveUp struct{ share int }
 )
 
 func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane {
@@ -82,7 +90,10 @@ func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane
 // after takes over from the lane that failed before it, nil for the first: its clients are still there.
 func (l *Lane) after(old *Lane) *Lane {
 	if old != nil {
-		l.clients, l.welcome, l.stats, l.spec = old.clients, old.welcome, old.stats, old.spec
+		l.clients, l.welcome, l.stats, l.attaches = old.clients, old.welcome, old.stats, old.attaches
+		if old.machine.Paused() {
+			l.machine.Step(time.Time{}, pool.Pause{})
+		}
 	}
 	return l
 }
@@ -115,14 +126,21 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case tick:
 		l.interval = 0
 		l.step(pool.Tick{})
+		l.retireIfUnused()
 	case offer:
 		l.step(pool.Tick{})
+		l.decline()
 	case controlLane:
 		l.control(m.verb)
 	case reloadLane:
 		l.reload(m.spec)
 	case giveUp:
-		l.step(pool.GiveUp{})
+		l.step(pool.GiveUp{Share: m.share})
+	case *Spoiled:
+		if mem, ok := m.Backend.Slot.Owner.(*member); ok {
+			mem.to = nil
+		}
+		l.step(pool.Spoiled{Slot: m.Backend.Slot, Waiter: &m.Checkout.Waiter})
 	case *actor.Terminated:
 		l.terminated(m.Who)
 	case *actor.Started:
@@ -166,8 +184,9 @@ func (l *Lane) stop() {
 	for n := l.machine.Size(); n > 0; n-- {
 		l.returnPermit()
 	}
-	l.poolBud.Leave(l.self)
-	l.dbBud.Leave(l.self)
+	l.tell(l.poolBud.Leave(l.self))
+	l.tell(l.dbBud.Leave(l.self))
+	l.deps.Budgets.Forget(l.key)
 	l.root = nil
 }
 
@@ -182,6 +201,8 @@ func (l *Lane) arm() {
 		want = busyTick
 	case l.machine.Size() > 0 || l.spec.Limits.MinSize > 0:
 		want = idleTick
+	case l.spec.Auto && l.clients == 0:
+		want = autoTick
 	}
 	if want > 0 && (l.interval == 0 || want < l.interval) {
 		l.interval = want
@@ -333,25 +354,36 @@ func (l *Lane) wantPermits(n int) {
 	}
 }
 
-// acquire takes a permit of the pool and one of the database.
+// acquire takes a permit of the pool and one of the database. Only for somebody who waits are other lanes asked to give
+// one up: backends kept in reserve are not worth another's connection.
 func (l *Lane) acquire() bool {
-	ok, ask := l.poolBud.acquire(l.self)
+	needed := l.machine.Waiting() > 0 || len(l.pending) > 0
+	ok, ask, share := l.poolBud.acquire(l.self, needed)
 	if ok {
-		if ok, ask = l.dbBud.acquire(l.self); ok {
+		if ok, ask, share = l.dbBud.acquire(l.self, needed); ok {
 			return true
 		}
-		l.poolBud.release()
+		l.tell(l.poolBud.release())
 	}
 	for _, p := range ask {
-		l.root.Send(p, giveUp{})
+		l.root.Send(p, giveUp{share})
 	}
 	return false
 }
 
 func (l *Lane) returnPermit() {
-	for _, b := range [...]*Budget{l.poolBud, l.dbBud} {
-		if next := b.release(); next != nil {
-			l.root.Send(next, offer{})
-		}
+	l.tell(l.poolBud.release())
+	l.tell(l.dbBud.release())
+}
+
+// decline passes on what was offered and is not needed any more.
+func (l *Lane) decline() {
+	l.tell(l.poolBud.decline(l.self))
+	l.tell(l.dbBud.decline(l.self))
+}
+
+func (l *Lane) tell(next *actor.PID) {
+	if next != nil {
+		l.root.Send(next, offer{})
 	}
 }

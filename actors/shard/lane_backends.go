@@ -15,12 +15,13 @@ import (
 // attach answers at once when the pool knows what its servers report; else it has one opened first.
 func (l *Lane) attach(m *Attach) {
 	l.clients++
+	l.attaches++
+	l.emptied = time.Time{}
 	l.stats.Logins++
 	switch {
 	case l.welcome != nil:
 		l.answer(m)
-	case l.refusal != nil && l.machine.Failing():
-		l.clients--
+	case l.rejected && l.machine.Failing() && l.machine.BackingOff(l.loop.Now()):
 		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: l.refusal})
 	default:
 		l.pending = append(l.pending, m)
@@ -46,7 +47,7 @@ func (l *Lane) detach(m *Detach) {
 func (l *Lane) opened(m *backend.Opened) {
 	view := l.spec.Shard.View()
 	l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), &Observed{Host: m.Backend.Host(), Epoch: m.Epoch, At: l.loop.Now()})
-	l.refusal = nil
+	l.refusal, l.rejected = nil, false
 	if m.Epoch != view.Epoch {
 		l.step(pool.Opened{Slot: m.Backend.Slot})
 		l.step(pool.Reconnect{})
@@ -78,10 +79,9 @@ func (l *Lane) dialFailed(m *backend.DialFailed) {
 	l.stats.DialFailures++
 	l.deps.Log.Warn().Str("pool", l.name()).Str("host", m.Backend.Host()).Err(m.Err).Msg("server login failed")
 	l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), &HostLost{Host: m.Backend.Host(), Epoch: m.Epoch, Code: m.Err.Code})
-	l.refusal = m.Err
-	if m.Rejected && !startingUp(m.Err) {
+	l.refusal, l.rejected = m.Err, m.Rejected && !startingUp(m.Err)
+	if l.rejected {
 		for _, a := range l.pending {
-			l.clients--
 			l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: m.Err.Fatal()})
 		}
 		l.pending = nil
@@ -128,10 +128,25 @@ func (l *Lane) reload(spec *PoolSpec) {
 	old := l.spec
 	l.spec = spec
 	l.deps.Budgets.For(l.key, spec)
+	l.tell(l.poolBud.spare())
+	l.tell(l.dbBud.spare())
 	l.step(pool.Configure{Config: spec.Limits})
 	if old.DBName != spec.DBName || old.Shard != spec.Shard {
 		l.welcome = nil
 		l.step(pool.Reconnect{})
+	}
+}
+
+// retireIfUnused asks the parent to end the lane of a made-up database name that nobody has used for long.
+func (l *Lane) retireIfUnused() {
+	now := l.loop.Now()
+	switch {
+	case !l.spec.Auto || l.clients > 0 || l.machine.Size() > 0:
+		l.emptied = time.Time{}
+	case l.emptied.IsZero():
+		l.emptied = now
+	case now.Sub(l.emptied) >= autoIdle:
+		l.root.Send(l.ctx.Parent(), unused{l.key})
 	}
 }
 

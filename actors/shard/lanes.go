@@ -19,9 +19,13 @@ type Lanes struct {
 }
 
 type entry struct {
-	lane *Lane
-	pid  *actor.PID
+	lane     *Lane
+	pid      *actor.PID
+	attaches uint64 // Attach messages passed on
 }
+
+// unused is a lane's word that nobody has used it for long.
+type unused struct{ key PoolKey }
 
 // Receive implements actor.Actor.
 func (p *Lanes) Receive(ctx actor.Context) {
@@ -29,7 +33,11 @@ func (p *Lanes) Receive(ctx actor.Context) {
 	case *actor.Started:
 		p.lanes, p.paused = map[PoolKey]*entry{}, map[string]bool{}
 	case *Attach:
-		ctx.Send(p.lane(ctx, m.Pool, m.Spec), m)
+		pid := p.lane(ctx, m.Pool, m.Spec)
+		p.lanes[m.Pool].attaches++
+		ctx.Send(pid, m)
+	case unused:
+		p.retire(ctx, m.key)
 	case *Detach: // from a client whose Attach was not answered
 		if e := p.lanes[m.Pool]; e != nil {
 			ctx.Send(e.pid, m)
@@ -77,6 +85,9 @@ func (p *Lanes) lane(ctx actor.Context, key PoolKey, spec *PoolSpec) *actor.PID 
 	}
 	e := &entry{}
 	props := actor.PropsFromProducer(func() actor.Actor {
+		if e.lane != nil {
+			spec = e.lane.spec // it may have been reloaded before it failed
+		}
 		e.lane = newLane(p.Deps, p.Loop, key, spec).after(e.lane)
 		return e.lane
 	}, actor.WithDispatcher(p.Loop), actor.WithMailbox(func() actor.Mailbox { return p.Loop.NewMailbox() }),
@@ -91,6 +102,16 @@ func (p *Lanes) lane(ctx actor.Context, key PoolKey, spec *PoolSpec) *actor.PID 
 		ctx.Send(pid, controlLane{Pause})
 	}
 	return pid
+}
+
+// retire ends an unused lane, unless somebody is on the way to it.
+func (p *Lanes) retire(ctx actor.Context, key PoolKey) {
+	e := p.lanes[key]
+	if e == nil || e.lane.attaches != e.attaches || e.lane.clients > 0 {
+		return
+	}
+	delete(p.lanes, key)
+	ctx.Stop(e.pid)
 }
 
 func (p *Lanes) control(ctx actor.Context, m *Control) {

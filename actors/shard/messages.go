@@ -45,6 +45,11 @@ type (
 		Holder backend.Holder
 		Target Intent
 	}
+	// Spoiled says that the backend granted to Checkout is gone: the checkout keeps its place and is answered again.
+	Spoiled struct {
+		Backend  *backend.Backend
+		Checkout *Checkout
+	}
 	// Abandon takes a Checkout back. Nothing answers it. A Granted that crosses it must be checked in as usual.
 	Abandon struct{ Checkout *Checkout }
 	// Checkin ends a lease. The message belongs to the lane until the frontend's next Granted.
@@ -153,6 +158,7 @@ type PoolSpec struct {
 	WaitLimit  time.Duration  // query_wait_timeout
 	ResetQuery string         // run at checkin of a session; "" for none
 	Mode       string         // for the console
+	Auto       bool           // the database is not in the settings by name ("*")
 	Tune       func(net.Conn) // socket options; may be nil
 }
 

@@ -9,16 +9,11 @@ import (
 	"syscall"
 
 	"github.com/rs/zerolog"
-	"github.com/rs/zerolog/diode"
 
 	"fencepost/admin"
 	"fencepost/config"
 	"fencepost/supervisor"
 )
-
-// logQueue is how many log lines wait for a slow reader before the oldest are dropped: an event loop never waits for a
-// log.
-const logQueue = 8192
 
 func serve(path string) error {
 	cfg, err := config.Load(path)
@@ -63,14 +58,14 @@ func obey(s *supervisor.Fencepost, signals <-chan os.Signal) {
 }
 
 func newLogger(f *config.Fencepost) (zerolog.Logger, func()) {
-	var out io.Writer = os.Stderr
+	queue := supervisor.NewLogQueue(os.Stderr)
+	var w io.Writer = queue
 	if f.LogFormat == config.LogConsole {
-		out = zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}
+		w = zerolog.ConsoleWriter{Out: queue, TimeFormat: "15:04:05.000"}
 	}
-	w := diode.NewWriter(out, logQueue, 0, func(missed int) { fmt.Fprintf(os.Stderr, "%d log lines dropped\n", missed) })
 	setLevel(f.LogLevel)
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
-	return zerolog.New(w).With().Timestamp().Logger(), func() { w.Close() }
+	return zerolog.New(w).With().Timestamp().Logger(), func() { queue.Close() }
 }
 
 func setLevel(l config.LogLevel) {

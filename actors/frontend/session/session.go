@@ -90,13 +90,13 @@ func (t *Tracker) Sent(typ byte) bool {
 			t.open.push(typ)
 		}
 	case 'd':
-		if t.copying == noCopy && !t.skipping && t.open.n > 0 && t.open.last() != dataMark {
+		if t.copying != copyIn && !t.skipping && t.open.n > 0 && t.open.last() != dataMark {
 			t.open.push(dataMark)
 		}
 	case 'c', 'f':
 		if t.copying == copyIn {
 			t.copying = copyInEnded
-		} else if t.copying == noCopy && !t.skipping && t.open.n > 0 {
+		} else if !t.skipping && t.open.n > 0 {
 			t.open.push(endMark)
 		}
 	case 'H':
@@ -221,14 +221,15 @@ func (t *Tracker) copyInStarted(head byte) bool {
 	t.open.pop()
 	rest := t.open.drain()
 	t.open.push(head)
-	data := false
+	data, synced := false, false // synced: a Sync that counts is on its way
 	for i, m := range rest {
 		if m == endMark {
 			t.copying = copyInEnded
 			for _, m := range rest[i+1:] {
 				t.open.push(m)
+				synced = synced || m == 'S' || m == 'Q' || m == 'F'
 			}
-			return true
+			break
 		}
 		switch m {
 		case 'S':
@@ -240,8 +241,8 @@ func (t *Tracker) copyInStarted(head byte) bool {
 			t.pinned = true // PostgreSQL fails the COPY on it: whatever follows cannot be told apart here
 		}
 	}
-	if head == 'E' {
-		t.unsynced = true // the Sync that was ignored does not count
+	if head == 'E' && !synced {
+		t.unsynced = true // a Sync that was ignored does not count
 	}
 	return true
 }

@@ -14,10 +14,12 @@ func (m *Machine) wanted(now time.Time) int {
 	if w := m.waiters.n - m.counts[Dialling] - len(m.idle); w > 0 {
 		n = w
 	}
+	keep := m.warm
 	if !m.draining {
-		if k := max(m.cfg.MinSize, m.warm) - (len(m.slots) - m.counts[Closing]); k > n {
-			n = k
-		}
+		keep = max(keep, m.cfg.MinSize)
+	}
+	if k := keep - (len(m.slots) - m.counts[Closing]); k > n {
+		n = k
 	}
 	if room := m.cfg.Concurrency - m.counts[Dialling]; n > room {
 		n = room
@@ -50,6 +52,9 @@ func (m *Machine) dial(now time.Time) {
 }
 
 func (m *Machine) dialFailed(now time.Time, s *Slot) {
+	if !m.mine(s) {
+		return
+	}
 	if s.state != Dialling {
 		m.bug()
 		return

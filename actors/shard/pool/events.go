@@ -6,8 +6,8 @@ type Event interface{ event() }
 type (
 	// Checkout puts a waiter in the queue; answered by Grant or Refuse, unless abandoned.
 	Checkout struct{ Waiter *Waiter }
-	// Spoiled says that the backend just granted turned out to be unusable: it is closed and the waiter, which has not
-	// been answered, keeps its place.
+	// Spoiled says that the backend just granted turned out to be unusable: it is closed and the waiter, which does not
+	// count as answered, keeps its place.
 	Spoiled struct {
 		Slot   *Slot
 		Waiter *Waiter
@@ -43,8 +43,9 @@ type (
 	Reconnect struct{}
 	// Drain closes backends as they come to rest with nobody waiting.
 	Drain struct{}
-	// GiveUp asks for one idle backend's permit, because somebody else waits for one.
-	GiveUp struct{}
+	// GiveUp asks for one backend's permit, because somebody elsewhere waits for one: an idle one's, or, if the lane has
+	// more than Share backends, that of the next one to come to rest.
+	GiveUp struct{ Share int }
 )
 
 func (Checkout) event()   {}

@@ -98,6 +98,7 @@ type Machine struct {
 	permits int // held from the coordinator, slots included
 
 	warm     int // backends wanted although nobody waits
+	yield    int // backends to be closed as they come to rest, because other lanes wait for their permits
 	paused   bool
 	draining bool
 	failures int       // connects failed in a row
@@ -151,6 +152,15 @@ func (m *Machine) Paused() bool { return m.paused }
 // Busy reports whether the lane still has work: waiters, or backends that are not idle.
 func (m *Machine) Busy() bool {
 	return m.waiters.n > 0 || m.counts[Leased]+m.counts[Cleaning]+m.counts[Dialling]+m.counts[Closing] > 0
+}
+
+// BackingOff reports whether no connect is tried now because the last one failed.
+func (m *Machine) BackingOff(now time.Time) bool { return now.Before(m.retryAt) }
+
+// mine reports whether a slot belongs to this machine: after a restart of the lane answers for the slots of the machine
+// before it may still come in.
+func (m *Machine) mine(s *Slot) bool {
+	return s != nil && s.state != 0 && s.index < len(m.slots) && m.slots[s.index] == s
 }
 
 // Shut takes every waiter out of the queue, for a lane that ends. The caller answers them.

@@ -60,7 +60,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Effect {
 		m.draining = true
 		m.closeIdle(now, WhyDrained)
 	case GiveUp:
-		m.giveUp(now)
+		m.giveUp(now, e.Share)
 	default:
 		m.bug()
 	}
@@ -109,10 +109,11 @@ func (m *Machine) grant(now time.Time, s *Slot, w *Waiter) {
 }
 
 func (m *Machine) checkin(now time.Time, s *Slot, c Condition) {
+	if !m.mine(s) || s.state == Closing {
+		return
+	}
 	if s.state != Leased {
-		if s.state != Closing && s.state != 0 {
-			m.bug()
-		}
+		m.bug()
 		return
 	}
 	switch {
@@ -127,11 +128,13 @@ func (m *Machine) checkin(now time.Time, s *Slot, c Condition) {
 }
 
 func (m *Machine) spoiled(now time.Time, s *Slot, w *Waiter) {
-	if s.state != Leased || w.queued {
+	if w.queued {
 		m.bug()
 		return
 	}
-	m.close(now, s, WhyBroken)
+	if m.mine(s) && s.state == Leased {
+		m.close(now, s, WhyBroken)
+	}
 	m.waiters.pushFront(w)
 	m.serve(now)
 }
@@ -141,6 +144,9 @@ func (m *Machine) rest(now time.Time, s *Slot) {
 	switch {
 	case s.retire:
 		m.close(now, s, WhyRetired)
+	case m.yield > 0:
+		m.yield--
+		m.close(now, s, WhyYielded)
 	case m.draining && m.waiters.n == 0:
 		m.close(now, s, WhyDrained)
 	case m.paused:
@@ -159,6 +165,9 @@ func (m *Machine) rest(now time.Time, s *Slot) {
 }
 
 func (m *Machine) opened(now time.Time, s *Slot) {
+	if !m.mine(s) {
+		return
+	}
 	if s.state != Dialling {
 		m.bug()
 		return
@@ -169,7 +178,7 @@ func (m *Machine) opened(now time.Time, s *Slot) {
 }
 
 func (m *Machine) cleaned(now time.Time, s *Slot) {
-	if s.state == Cleaning {
+	if m.mine(s) && s.state == Cleaning {
 		m.rest(now, s)
 	}
 }
@@ -184,8 +193,7 @@ func (m *Machine) close(now time.Time, s *Slot, why Why) {
 }
 
 func (m *Machine) lost(now time.Time, s *Slot) {
-	if s.state == 0 {
-		m.bug()
+	if !m.mine(s) {
 		return
 	}
 	if s.state == Idle {
@@ -234,9 +242,13 @@ func (m *Machine) reconnect(now time.Time) {
 	m.dial(now)
 }
 
-// giveUp closes the backend idle longest so that somebody else may use its permit.
-func (m *Machine) giveUp(now time.Time) {
-	if len(m.idle) > 0 && m.waiters.n == 0 {
+// giveUp closes the backend idle longest so that somebody else may use its permit. Where none is idle and the lane has
+// more than its share, the next one that comes to rest is closed.
+func (m *Machine) giveUp(now time.Time, share int) {
+	switch {
+	case len(m.idle) > 0 && m.waiters.n == 0:
 		m.close(now, m.idle[0], WhyYielded)
+	case len(m.slots)-m.counts[Closing]-m.yield > max(share, 1):
+		m.yield++
 	}
 }
