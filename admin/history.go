@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -120,6 +121,9 @@ func (c *Console) takeSample(ctx context.Context, self *actor.PID, gen uint64) {
 	m := sampled{gen: gen}
 	if rows, err := lanes(ctx, c.ops); err == nil {
 		m.sample = c.sampleNow(rows)
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // the actor has stopped
 	}
 	c.ops.System().Root.Send(self, m)
 }

@@ -52,14 +52,14 @@ func show(x *execution, s statement) error {
 		x.out = wire.AppendNotice(x.out, &pgerr.Error{Code: pgerr.SuccessfulCompletion, Message: "Console usage", Detail: help})
 		return x.done("SHOW")
 	}
-	make, ok := shows[name]
+	build, ok := shows[name]
 	switch {
 	case !ok:
 		return pgerr.ConsoleSyntax(s.text)
-	case make == nil:
+	case build == nil:
 		return pgerr.FeatureNotSupported("SHOW " + strings.ToUpper(name) + " is not available")
 	}
-	t, err := make(x)
+	t, err := build(x)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ func (t *table) sort() {
 	})
 }
 
-// showDatabases is SHOW DATABASES: those in the settings, and those that clients use by way of "*".
+// showDatabases is SHOW DATABASES: those in the settings, and those that are used or paused by way
+// of "*".
 func showDatabases(x *execution) (*table, error) {
 	ctx, cancel := x.limited()
 	defer cancel()
@@ -61,6 +62,9 @@ func showDatabases(x *execution) (*table, error) {
 		if name != "*" {
 			clients[name] = 0
 		}
+	}
+	for _, name := range x.c.pausedDatabases() {
+		clients[name] = 0
 	}
 	for i := range rows {
 		clients[rows[i].Pool.Database] += rows[i].Clients

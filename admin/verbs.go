@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +21,18 @@ func (c *Console) isPaused(database string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.paused[database] != nil
+}
+
+// pausedDatabases are those with a PAUSE of their own.
+func (c *Console) pausedDatabases() (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.paused {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // control sends a verb to the lanes of all loops, without waiting. c.mu is held, so that loops see verbs in the order in
@@ -106,8 +120,8 @@ func (c *Console) resume(database string) []chan int {
 		return c.control(shard.Resume, database)
 	}
 	replies := c.control(shard.Resume, "")
-	for _, p := range c.paused {
-		replies = append(replies, c.control(shard.Pause, p.database)...)
+	for _, name := range slices.Sorted(maps.Keys(c.paused)) {
+		replies = append(replies, c.control(shard.Pause, name)...)
 	}
 	return replies
 }
@@ -213,7 +227,14 @@ func reload(x *execution, s statement) error {
 		return pgerr.ConsoleSyntax(s.text)
 	}
 	result := make(chan error, 1)
-	go func() { result <- x.ops.Reload() }() // ends when the reload does
+	go func() { // ends when the reload does
+		defer func() {
+			if r := recover(); r != nil {
+				result <- fmt.Errorf("panic: %v", r)
+			}
+		}()
+		result <- x.ops.Reload()
+	}()
 	ctx, cancel := x.limited()
 	defer cancel()
 	select {
