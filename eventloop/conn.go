@@ -28,10 +28,10 @@ const (
 // conn is one connection of either kind. There is one per session, so its size counts; buffers belong to it only while
 // it holds bytes.
 //
-// A layer such as a tls.Conn over the non-blocking socket fits between recv/Write and rawRecv/rawWrite: its inner
-// net.Conn reads with rawRecv, reporting would-block as a temporary net.Error, and writes with rawWrite, which never
-// blocks nor fails; recv must then also say whether decrypted bytes are left, because a short read of the socket no
-// longer means that nothing is left. A plain connection pays a nil check for it.
+// A layer such as a tls.Conn over the non-blocking socket fits between loop.read and rawRecv, and between Write and
+// rawWrite: its inner net.Conn reads with rawRecv, reporting would-block as a temporary net.Error, and writes with
+// rawWrite, which neither blocks nor fails. loop.read must then ask the layer whether decrypted bytes are left, because
+// a short read of the socket no longer means that nothing is. A plain connection would pay a nil check for it.
 type conn struct {
 	loop   *loop
 	h      Handler

@@ -284,16 +284,17 @@ func (l *loop) runTask(t task) {
 
 // refill swaps the two task slices.
 func (l *loop) refill() bool {
+	spare := l.queue[:0]
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if len(l.in) == 0 {
+		l.mu.Unlock()
 		return false
 	}
-	spare := l.queue[:0]
 	if cap(spare) > 1024 && len(l.in) < cap(spare)/8 {
 		spare = nil // grown by a burst that is over
 	}
 	l.queue, l.in, l.at = l.in, spare, 0
+	l.mu.Unlock()
 	return true
 }
 

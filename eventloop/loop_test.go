@@ -1,6 +1,8 @@
 package eventloop
 
 import (
+	"io"
+	"net"
 	"runtime"
 	"slices"
 	"sync"
@@ -187,9 +189,10 @@ func TestTimers(t *testing.T) {
 		l := g.Loop(0)
 		var got []int
 		done := make(chan struct{})
-		start := time.Now()
+		var start time.Time
 		var late time.Duration
 		on(l, func() {
+			start = l.Now() // what timers count from
 			timers := make([]Timer, 6)
 			for i := range timers {
 				timers[i].Fire = func() { got = append(got, i) }
@@ -271,6 +274,52 @@ func TestTimerHeap(t *testing.T) {
 	if want := len(timers) - (len(timers)+2)/3; n != want {
 		t.Fatalf("%d timers, want %d", n, want)
 	}
+}
+
+// Unbuffered connections in a bubble: whoever waits waits durably, and a peer that does not read holds nobody up.
+func TestPortableOverNetPipeInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := NewGroup(Options{Kind: Portable})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := g.Loop(0)
+		near, far := net.Pipe()
+		deaf, _ := net.Pipe()
+		end := make(chan error, 1)
+		adopt := func(nc net.Conn, h Handler) {
+			s, err := g.Socket(nc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			on(l, func() {
+				c, err := l.Adopt(s, h, nil)
+				if err != nil {
+					t.Error(err)
+				}
+				if nc == deaf {
+					c.Write([]byte("nobody reads this"))
+				}
+			})
+		}
+		adopt(near, &hooks{data: func(c Conn, b []byte) { c.Write(b) }, closed: func(_ Conn, err error) { end <- err }})
+		adopt(deaf, &hooks{})
+		go far.Write([]byte("hello"))
+		b := make([]byte, 5)
+		if _, err := io.ReadFull(far, b); err != nil || string(b) != "hello" {
+			t.Fatalf("read %q, %v", b, err)
+		}
+		time.Sleep(time.Hour) // time passes although two goroutines of the loop wait in sockets
+		far.Close()
+		if err := <-end; err != io.EOF {
+			t.Fatalf("closed with %v", err)
+		}
+		start := time.Now()
+		g.Stop()
+		if d := time.Since(start); d != streamLinger {
+			t.Fatalf("the peer that does not read held the stop up for %v", d)
+		}
+	})
 }
 
 // The portable loop keeps to a bubble's time.

@@ -168,15 +168,16 @@ func (m *Mailbox) work(left int) (rest int) {
 // pop takes the next message; when there is none to handle now the mailbox leaves the loop's queue.
 func (m *Mailbox) pop() (message any, system, ok bool) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.system.len() > 0 {
-		return m.system.pop(), true, true
+	switch {
+	case m.system.len() > 0:
+		message, system, ok = m.system.pop(), true, true
+	case !m.suspended && m.user.len() > 0:
+		message, ok = m.user.pop(), true
+	default:
+		m.queued = false
 	}
-	if !m.suspended && m.user.len() > 0 {
-		return m.user.pop(), false, true
-	}
-	m.queued = false
-	return nil, false, false
+	m.mu.Unlock()
+	return message, system, ok
 }
 
 // requeue goes to the end of the loop's queue if something is left to handle.

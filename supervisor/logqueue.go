@@ -44,12 +44,11 @@ func (q *LogQueue) Write(line []byte) (int, error) {
 		return len(line), nil
 	}
 	q.lines = append(q.lines, line...)
-	wake := !q.awake
-	q.awake = true
-	q.mu.Unlock()
-	if wake {
-		q.wake <- struct{}{}
+	if !q.awake {
+		q.awake = true
+		q.wake <- struct{}{} // has room: the last one was taken before awake was cleared
 	}
+	q.mu.Unlock()
 	return len(line), nil
 }
 
