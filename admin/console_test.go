@@ -142,6 +142,7 @@ func TestPauseEnds(t *testing.T) {
 				if name == "with the process" {
 					return
 				}
+				synctest.Wait()
 				if heard := strings.Join(p.lanes[0].heard(), "\n"); !strings.Contains(heard, `resume ""`) {
 					t.Errorf("loops heard %s", heard)
 				}
