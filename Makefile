@@ -17,8 +17,8 @@ TESTFLAGS ?= -timeout 8m
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Needs Go 1.26 or newer. 'make test', 'demo', 'bench' and 'soak' need PostgreSQL and 'make test' npm (for other"
-	@echo "  versions of PostgreSQL); race tests need gcc. As root on Debian they are installed when missing."
+	@echo "  Needs Go 1.26 or newer. 'make test', 'demo', 'bench' and 'soak' need PostgreSQL; 'make test' also npm (for other"
+	@echo "  versions of PostgreSQL) and psycopg; race tests need gcc. As root on Debian they are installed when missing."
 
 .PHONY: build
 build: ## bin/fencepost and what else cmd/ holds
@@ -31,7 +31,7 @@ test: test-tools ## vet and all tests, with real PostgreSQL 12 to 18
 
 .PHONY: test-tools
 test-tools:
-	@scripts/install.sh ca-certificates postgresql npm
+	@scripts/install.sh ca-certificates postgresql npm psycopg
 
 .PHONY: arch
 arch: ## the rules a machine can check: imports, purity, package docs, SQLSTATEs

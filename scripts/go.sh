@@ -27,7 +27,7 @@ if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
 fi
 cat >&2 <<END
 == Go $want or newer is needed and was not found (on the PATH, in /usr/local/go, or as Debian's golang-$want-go).
-   Install it into /usr/local/go (go.dev/doc/install), or, where the release has it, from backports:
-   apt-get install -t $(. /etc/os-release 2>/dev/null; echo "${VERSION_CODENAME:-stable}")-backports golang-go
+   Install it into /usr/local/go (go.dev/doc/install). Any Go from 1.21 on, such as the one in Debian's backports, will
+   also do with GOTOOLCHAIN=auto: it then fetches the toolchain that go.mod names.
 END
 exit 1

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the named things if they are missing: scripts/install.sh postgresql npm gcc …
+# Installs the named things if they are missing: scripts/install.sh postgresql npm psycopg …
 # As root (or with sudo that asks nothing) on Debian and its kin it uses apt-get; elsewhere it says what to install and
 # fails. Fencepost itself needs none of this: it is for tests, the demo and the benchmarks.
 set -euo pipefail
@@ -16,6 +16,7 @@ have_npm() { # wanted only for the PostgreSQL versions that the system lacks
 }
 have_gcc() { command -v gcc >/dev/null; }
 have_git() { command -v git >/dev/null; }
+have_psycopg() { /usr/bin/python3 -c 'import psycopg' 2>/dev/null; }
 have_make() { command -v make >/dev/null; }
 have_ca-certificates() { [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -n "${SSL_CERT_FILE:-}" ]; }
 
@@ -24,6 +25,7 @@ packages_of() {
 	postgresql) echo postgresql postgresql-client ;;
 	npm) echo npm ;;
 	gcc) echo gcc libc6-dev ;;
+	psycopg) echo python3 python3-psycopg ;;
 	*) echo "$1" ;;
 	esac
 }
@@ -53,20 +55,24 @@ if ! command -v apt-get >/dev/null; then
 fi
 
 say "installing ${missing[*]} (apt-get)"
+log=$(mktemp)
 # Debian's package would start a server of its own on port 5432; nobody asked for that.
 no_cluster=/etc/postgresql-common/createcluster.d/fencepost-install.conf
+clean() {
+	rm -f "$log"
+	"${as_root[@]}" rm -f "$no_cluster"
+}
+trap clean EXIT
 if [[ " ${missing[*]} " == *" postgresql "* ]]; then
 	"${as_root[@]}" mkdir -p "${no_cluster%/*}"
 	echo 'create_main_cluster = false' | "${as_root[@]}" tee "$no_cluster" >/dev/null
-	trap '"${as_root[@]}" rm -f "$no_cluster"' EXIT
 fi
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/tmp/fencepost-install.$$.log 2>&1 || {
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >"$log" 2>&1 || {
 	status=$?
-	tail -n 20 "/tmp/fencepost-install.$$.log" >&2
+	tail -n 20 "$log" >&2
 	exit $status
 }
-rm -f "/tmp/fencepost-install.$$.log"
 for thing in "${missing[@]}"; do
 	"have_$thing" || { say "$thing is still missing after the installation" >&2; exit 1; }
 done
