@@ -47,6 +47,7 @@ var order = [][]string{
 	{"actors/cancel"},
 	{"actors/frontend"},
 	{"supervisor"},
+	{"soak"},
 	{"cmd/fencepost", "cmd/fencepost-soak"},
 }
 

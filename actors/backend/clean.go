@@ -3,6 +3,8 @@ package backend
 import (
 	"errors"
 
+	"github.com/jackc/pgx/v5/pgproto3"
+
 	"fencepost/wire"
 )
 
@@ -34,19 +36,41 @@ func (b *Backend) startCleaning(m *Clean) {
 	b.phase = cleaning
 	b.clean = cleanup{step: draining, reset: m.Reset}
 	b.loop.SetTimer(&b.timer, m.Limit)
+	b.endRequests()
+	b.cleanNext()
+}
+
+// endRequests ends what waits for the client: a COPY by CopyFail, an extended batch by a Sync. A batch that has not failed
+// is made to fail first: its Sync would commit what the client sent and never confirmed, where PostgreSQL, when a
+// connection ends, rolls back.
+func (b *Backend) endRequests() {
 	var out []byte
 	if b.Tracker.CopyingIn() {
 		out = wire.AppendCopyFail(out, "the client has disconnected")
 		b.Tracker.Sent('f')
 	}
 	if b.Tracker.NeedsSync() {
+		if !b.Tracker.Skipping() {
+			out = append(out, failing...)
+			b.Tracker.Sent('P')
+		}
 		out = wire.AppendSync(out)
 		b.Tracker.Sent('S')
 	}
 	if len(out) > 0 {
 		b.conn.Write(out)
 	}
-	b.cleanNext()
+}
+
+// failing is a Parse that no server can parse.
+var failing = encode(&pgproto3.Parse{Query: "-- the client has disconnected\nFENCEPOST ROLLBACK"})
+
+func encode(m pgproto3.FrontendMessage) []byte {
+	b, err := m.Encode(nil)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return b
 }
 
 // cleanProgress goes on when the server has answered.
@@ -55,18 +79,8 @@ func (b *Backend) cleanProgress(seen Seen) {
 		b.end(false, errors.New("the reset query failed"))
 		return
 	}
-	if b.clean.step == draining && b.Tracker.NeedsSync() {
-		// A COPY that began after the client had left, or an error that skips to a Sync nobody sends any more.
-		var out []byte
-		if b.Tracker.CopyingIn() {
-			out = wire.AppendCopyFail(out, "the client has disconnected")
-			b.Tracker.Sent('f')
-		}
-		b.Tracker.Sent('S')
-		b.conn.Write(wire.AppendSync(out))
-	} else if b.clean.step == draining && b.Tracker.CopyingIn() {
-		b.Tracker.Sent('f')
-		b.conn.Write(wire.AppendCopyFail(nil, "the client has disconnected"))
+	if b.clean.step == draining {
+		b.endRequests() // a COPY may have begun, or an error skip to a Sync, after the client had left
 	}
 	b.cleanNext()
 }

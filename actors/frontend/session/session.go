@@ -71,6 +71,9 @@ func (t *Tracker) CopyingIn() bool { return t.copying == copyIn }
 // NeedsSync reports whether the server will not come to rest without a Sync.
 func (t *Tracker) NeedsSync() bool { return t.unsynced || t.skipping }
 
+// Skipping reports whether the server skips everything up to a Sync that was not sent yet.
+func (t *Tracker) Skipping() bool { return t.skipping }
+
 // Pinned reports whether the accounting has become uncertain (or CopyBoth is on): the connection cannot be shared again.
 func (t *Tracker) Pinned() bool { return t.pinned }
 

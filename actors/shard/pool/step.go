@@ -175,10 +175,17 @@ func (m *Machine) opened(now time.Time, s *Slot) {
 	m.failures, m.retryAt = 0, time.Time{}
 	s.opened = now
 	m.rest(now, s)
+	if s.state != Idle { // else rest has looked at who waits
+		m.dial(now)
+	}
 }
 
 func (m *Machine) cleaned(now time.Time, s *Slot) {
-	if m.mine(s) && s.state == Cleaning {
+	switch {
+	case !m.mine(s) || s.state == Closing:
+	case s.state != Cleaning:
+		m.bug()
+	default:
 		m.rest(now, s)
 	}
 }
