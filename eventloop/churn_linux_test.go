@@ -74,10 +74,11 @@ func TestChurnLeavesNothing(t *testing.T) {
 		for range total {
 			get(t, s.exits)
 		}
-		on(l, func() {})
-		if st := l.Stats(); st.Conns != 0 || st.Timers != 0 || st.QueuedBytes != 0 {
-			t.Fatalf("left over: %+v", st)
-		}
+		on(l, func() {
+			if l := l.(*loop); l.count.Conns != 0 || len(l.timers.heap) != 0 || l.count.QueuedBytes != 0 {
+				t.Errorf("left over: %+v", l.count)
+			}
+		})
 		if n := processes(s.ActorSystem); n != baseline {
 			t.Fatalf("%d actors left over", n-baseline)
 		}
