@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"fencepost/actors/frontend"
 	"fencepost/actors/shard"
 	"fencepost/admin"
 	"fencepost/config"
@@ -45,6 +46,7 @@ func (s *Fencepost) Reload() error {
 	for _, p := range s.tree.lanes {
 		s.system.Root.Send(p, &shard.Reload{Spec: r.specFor})
 	}
+	s.toSessions(&frontend.Recheck{})
 	s.ensurePools(next)
 	s.log.Info().Strs("applied", applied).Strs("need_restart", needRestart).Msg("settings reloaded")
 	return nil

@@ -148,7 +148,7 @@ func (f *Frontend) skip(p []byte) {
 				f.conn.Pause()
 				f.conn.Resume()
 			}
-			if f.draining {
+			if f.ending != nil {
 				f.boundary()
 			}
 			return

@@ -88,28 +88,42 @@ func (f *Frontend) release() {
 	}
 }
 
-// drain ends the session at its next transaction boundary, which may be now.
-func (f *Frontend) drain(atOnce bool) {
-	f.draining = true
+// drain ends the session with e at its next transaction boundary, which may be now.
+func (f *Frontend) drain(e *pgerr.Error, atOnce bool) {
+	f.ending = e
 	switch {
 	case atOnce:
-		f.fail(pgerr.Shutdown())
+		f.fail(e)
 	case f.phase == console:
 	default:
 		f.boundary()
 	}
 }
 
-// boundary ends a draining session if it is between transactions.
+// boundary ends a session that is to end, if it is between transactions.
 func (f *Frontend) boundary() {
 	switch f.phase {
 	case idle, waiting, login, attaching:
-		f.fail(pgerr.Shutdown())
+		f.fail(f.ending)
 	case active:
 		if b := f.backend; b.Tracker.Idle() && f.scanner.AtBoundary() && b.AtBoundary() {
-			f.fail(pgerr.Shutdown())
+			f.fail(f.ending)
 		}
 	}
+}
+
+// recheck follows a reload: a session whose database or pool is not there any more ends at its next transaction
+// boundary, any other takes the new limits. The pool mode is that of the login.
+func (f *Frontend) recheck(st *Settings) {
+	if f.route == nil || f.phase == ended || f.ending != nil {
+		return
+	}
+	r, err := st.Route(f.database, f.user)
+	if err != nil || r.Pool != f.route.Pool {
+		f.drain(pgerr.DatabaseChanged(), false)
+		return
+	}
+	f.route = r
 }
 
 func (f *Frontend) logError(e *pgerr.Error) {

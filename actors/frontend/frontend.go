@@ -56,7 +56,6 @@ type Frontend struct {
 	conn     eventloop.Conn
 	phase    phase
 	mode     Mode
-	draining bool // ends at the next transaction boundary
 	bound    bool // the key table knows the key
 	attached bool // the lane counts this client
 	busy     bool // the console owes an answer
@@ -71,8 +70,9 @@ type Frontend struct {
 	params         backend.Params // what the client wants, or was told
 	backend        *backend.Backend
 	key            wire.CancelKey
-	startup        *startup // until the session is ready
-	settled        []byte   // answers to the statements that carry the parameters
+	startup        *startup     // until the session is ready
+	ending         *pgerr.Error // the session ends with it at the next transaction boundary
+	settled        []byte       // answers to the statements that carry the parameters
 
 	req      uint64 // of the checkout, attach or command under way
 	checkout shard.Checkout

@@ -150,7 +150,7 @@ func (f *Frontend) ready(out []byte) {
 	}
 	f.conn.Write(out)
 	f.conn.Resume()
-	if f.draining {
+	if f.ending != nil {
 		f.boundary()
 	}
 }

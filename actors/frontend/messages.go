@@ -22,6 +22,9 @@ type (
 	}
 )
 
+// Recheck tells the sessions of a loop that the settings were reloaded.
+type Recheck struct{}
+
 // Messages to a frontend.
 type (
 	// CancelQuery asks to cancel what the client runs. Done is called on the frontend's loop, at least once, when nothing

@@ -61,7 +61,7 @@ func (f *Frontend) done() {
 		f.giveBack(pool.Clean)
 		f.phase = idle
 	}
-	if f.draining {
+	if f.ending != nil {
 		f.boundary()
 	}
 }

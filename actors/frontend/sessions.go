@@ -8,6 +8,7 @@ import (
 	"fencepost/actors/shard"
 	"fencepost/admin"
 	"fencepost/eventloop"
+	"fencepost/pgerr"
 )
 
 // Sessions is the parent of all frontends of one event loop, and lives on that loop: it may look at them directly.
@@ -45,8 +46,15 @@ func (s *Sessions) Receive(ctx actor.Context) {
 		for f := s.first; f != nil; {
 			next := f.next
 			if m.Database == "" || m.Database == f.database {
-				f.drain(m.AtOnce)
+				f.drain(pgerr.Shutdown(), m.AtOnce)
 			}
+			f = next
+		}
+	case *Recheck:
+		st := s.Deps.Settings.Load()
+		for f := s.first; f != nil; {
+			next := f.next
+			f.recheck(st)
 			f = next
 		}
 	case *admin.Kill:
