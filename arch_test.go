@@ -147,6 +147,9 @@ func level(pkg string) int {
 }
 
 func checkImports(s source) (problems []string) {
+	if strings.HasPrefix(s.name, "soak/") && !s.isTest() {
+		return checkSoakImports(s)
+	}
 	if s.support() {
 		return nil
 	}
@@ -158,12 +161,23 @@ func checkImports(s source) (problems []string) {
 		pkg, ok := strings.CutPrefix(p, module+"/")
 		switch {
 		case !ok, slices.Contains(pure, s.dir()) && slices.Contains(pure, pkg):
-		case strings.HasPrefix(pkg, "internal/"):
+		case pkg == "soak", strings.HasPrefix(pkg, "soak/"), strings.HasPrefix(pkg, "internal/"):
 			if !strings.HasPrefix(s.name, "cmd/") { // the demo starts PostgreSQL
 				problems = append(problems, fmt.Sprintf("%s imports test support (%s)", s.name, pkg))
 			}
 		case level(pkg) < 0 || level(pkg) >= own:
 			problems = append(problems, fmt.Sprintf("%s imports %s, which is not below %s", s.name, pkg, s.dir()))
+		}
+	}
+	return problems
+}
+
+// checkSoakImports: what judges the product from outside knows nothing of its inside.
+func checkSoakImports(s source) (problems []string) {
+	for _, p := range sortedKeys(s.imports()) {
+		pkg, ok := strings.CutPrefix(p, module+"/")
+		if ok && !strings.HasPrefix(pkg, "soak/") && !strings.HasPrefix(pkg, "internal/") {
+			problems = append(problems, fmt.Sprintf("%s imports %s; soak uses the public protocol and test support alone", s.name, pkg))
 		}
 	}
 	return problems
@@ -281,6 +295,7 @@ func TestRulesSeeOffences(t *testing.T) {
 		{"imports", "wire/x.go", `package wire; import "fencepost/auth"`},
 		{"imports", "wire/x.go", `package wire; import "fencepost/eventloop"`},
 		{"imports", "wire/x.go", `package wire; import "fencepost/internal/pgcluster"`},
+		{"imports", "soak/x.go", `package soak; import "fencepost/wire"`},
 		{"imports", "somewhere/x.go", `package somewhere`},
 		{"purity", "role/x.go", `package role; import "os"`},
 		{"purity", "role/x.go", `package role; import "math/rand/v2"`},
