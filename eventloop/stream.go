@@ -153,7 +153,7 @@ func (s *stream) write() {
 		if err != nil {
 			s.writeErr, s.out = err, nil
 			s.nc.SetReadDeadline(time.Now().Add(streamRest)) // the reader ends soon, with what the peer sent before
-			s.notify(evReadable | evHangup)
+			s.notify(evReadable | evWritable | evHangup)
 			break
 		}
 		if s.refused {

@@ -64,6 +64,8 @@ func (p *Lanes) Receive(ctx actor.Context) {
 		for k, e := range p.lanes {
 			if s := m.Spec(k); s != nil {
 				ctx.Send(e.pid, reloadLane{s})
+			} else { // the database is gone: its clients are told to leave, its backends close as they come to rest
+				ctx.Send(e.pid, controlLane{Reconnect})
 			}
 		}
 	case *actor.Terminated:
