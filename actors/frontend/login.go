@@ -35,6 +35,7 @@ func (f *Frontend) loginData(p []byte) {
 		f.conn.Hold(p)
 	default:
 		f.conn.Hold(p[n:])
+		f.conn.Pause() // until the step is taken: what follows in p is delivered again then
 		f.step(m.Body)
 	}
 }
@@ -48,7 +49,6 @@ func (f *Frontend) step(body []byte) {
 		return
 	}
 	f.startup.stepping = true
-	f.conn.Pause()
 	body = append([]byte(nil), body...)
 	root, self := f.root, f.self
 	go func() {
