@@ -1,0 +1,248 @@
+package fakepg
+
+import (
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// conn is one connection: a goroutine that reads and one that works and writes. Both end with the connection.
+type conn struct {
+	server *Server
+	pid    uint32
+	secret []byte
+	nc     net.Conn
+	rand   *rand.Rand
+	faults Faults
+	engine *Engine
+	in     chan pgproto3.FrontendMessage // closed at the end of input
+	quit   chan struct{}                 // closed when the worker ends
+
+	out     []byte
+	trouble string
+
+	mu      sync.Mutex // guards what follows
+	busy    bool       // works on a message: a cancel is not in vain
+	signals chan struct{}
+	cancel  bool
+	killed  bool
+}
+
+func newConn(s *Server, pid uint32, nc net.Conn, r *rand.Rand, f Faults) *conn {
+	c := &conn{server: s, pid: pid, secret: secretOf(pid), nc: nc, rand: r, faults: f,
+		in: make(chan pgproto3.FrontendMessage), quit: make(chan struct{}), signals: make(chan struct{}, 1)}
+	c.engine = NewEngine(c.send)
+	c.engine.Flush, c.engine.Sleep = c.flush, c.sleep
+	return c
+}
+
+func (c *conn) send(m pgproto3.BackendMessage) {
+	c.out, _ = m.Encode(c.out)
+	if len(c.out) > 8192 {
+		c.flush()
+	}
+}
+
+func (c *conn) flush() {
+	if len(c.out) > 0 && c.trouble == "" {
+		if _, err := c.nc.Write(c.out); err != nil {
+			c.trouble = "write: " + err.Error()
+		}
+	}
+	c.out = c.out[:0]
+}
+
+func (c *conn) interrupt() { c.signal(func() { c.cancel = c.busy }) }
+func (c *conn) kill()      { c.signal(func() { c.killed = true }) }
+
+func (c *conn) signal(set func()) {
+	c.mu.Lock()
+	set()
+	c.mu.Unlock()
+	select {
+	case c.signals <- struct{}{}:
+	default:
+	}
+}
+
+func (c *conn) flags() (canceled, killed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	canceled, c.cancel = c.cancel, false
+	return canceled, c.killed
+}
+
+func (c *conn) setBusy(busy bool) {
+	c.mu.Lock()
+	c.busy = busy
+	c.cancel = c.cancel && busy
+	c.mu.Unlock()
+}
+
+// sleep waits, unless a cancel or a kill ends it.
+func (c *conn) sleep(d time.Duration) (canceled bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
+		if canceled, killed := c.flags(); canceled || killed {
+			return canceled
+		}
+		select {
+		case <-t.C:
+			return false
+		case <-c.signals:
+		}
+	}
+}
+
+func (c *conn) run() {
+	defer c.server.done.Done()
+	go c.read()
+	c.work()
+	close(c.quit)
+	c.nc.Close()
+	c.server.remove(c)
+	c.watch(Event{PID: c.pid, Trouble: c.trouble})
+}
+
+func (c *conn) read() {
+	defer close(c.in)
+	b := pgproto3.NewBackend(c.nc, nil)
+	for {
+		m, err := b.Receive()
+		if err != nil {
+			return
+		}
+		select {
+		case c.in <- keep(m):
+		case <-c.quit:
+			return
+		}
+	}
+}
+
+// keep copies a message out of the reader's memory.
+func keep(m pgproto3.FrontendMessage) pgproto3.FrontendMessage {
+	b, err := m.Encode(nil)
+	if err != nil {
+		panic(err) // it has just been decoded
+	}
+	return Decode(b)
+}
+
+func (c *conn) work() {
+	var death <-chan time.Time
+	if one(c.rand, c.faults.IdleDeath) {
+		t := time.NewTimer(upTo(c.rand, 10*time.Second))
+		defer t.Stop()
+		death = t.C
+	}
+	for c.trouble == "" {
+		if _, killed := c.flags(); killed {
+			c.end("killed", true)
+			return
+		}
+		select {
+		case m, ok := <-c.in:
+			if !ok {
+				c.trouble = "closed by the client"
+				return
+			}
+			if !c.message(m) {
+				return
+			}
+		case <-c.signals:
+		case <-death:
+			death = nil
+			if c.engine.AtRest() {
+				c.end("died idle", c.rand.IntN(2) == 0)
+			}
+		}
+	}
+}
+
+// end ends the connection from our side, with or without a word.
+func (c *conn) end(trouble string, word bool) {
+	if word {
+		c.engine.Terminating()
+	} else if len(c.out) > 0 {
+		c.out = c.out[:c.rand.IntN(len(c.out))]
+		c.flush()
+	}
+	c.trouble = trouble
+}
+
+func (c *conn) message(m pgproto3.FrontendMessage) bool {
+	e := Event{PID: c.pid, AtRest: c.engine.AtRest()}
+	e.Type, e.Text = describe(m)
+	c.watch(e)
+	c.setBusy(true)
+	defer c.setBusy(false)
+	f := &c.faults
+	switch {
+	case one(c.rand, f.Slow):
+		by := f.SlowBy
+		if by == 0 {
+			by = 50 * time.Millisecond
+		}
+		c.sleep(upTo(c.rand, by))
+	case one(c.rand, f.Terminate):
+		c.end("terminated", true)
+		return false
+	case one(c.rand, f.Notice):
+		c.engine.Notice("by the way")
+	}
+	flush := c.engine.Flush
+	dies := one(c.rand, f.Close)
+	if dies {
+		c.engine.Flush = nil
+	}
+	more := c.engine.Handle(m)
+	switch {
+	case dies:
+		c.end("died", false)
+		return false
+	case !more:
+		c.trouble = "terminated by the client"
+	case c.rand.IntN(4) == 0:
+		c.flush() // PostgreSQL may send at any time
+	}
+	c.engine.Flush = flush
+	return more
+}
+
+func (c *conn) watch(e Event) {
+	if c.server.Watch != nil {
+		c.server.Watch(e)
+	}
+}
+
+func describe(m pgproto3.FrontendMessage) (typ byte, text string) {
+	b, err := m.Encode(nil)
+	if err != nil {
+		panic(err)
+	}
+	switch m := m.(type) {
+	case *pgproto3.Query:
+		text = m.String
+	case *pgproto3.Parse:
+		text = m.Query
+	}
+	return b[0], text
+}
+
+// Decode decodes one encoded client message; nil if it is none.
+func Decode(b []byte) pgproto3.FrontendMessage {
+	m := map[byte]pgproto3.FrontendMessage{
+		'Q': &pgproto3.Query{}, 'P': &pgproto3.Parse{}, 'B': &pgproto3.Bind{}, 'D': &pgproto3.Describe{}, 'E': &pgproto3.Execute{},
+		'C': &pgproto3.Close{}, 'S': &pgproto3.Sync{}, 'H': &pgproto3.Flush{}, 'F': &pgproto3.FunctionCall{}, 'X': &pgproto3.Terminate{},
+		'd': &pgproto3.CopyData{}, 'c': &pgproto3.CopyDone{}, 'f': &pgproto3.CopyFail{},
+	}[b[0]]
+	if m == nil || m.Decode(append([]byte(nil), b[5:]...)) != nil {
+		return nil
+	}
+	return m
+}
