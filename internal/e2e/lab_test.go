@@ -233,20 +233,76 @@ func mustLogin(t testing.TB, at place, params ...string) *raw {
 	return c
 }
 
-// console runs a command of the console and returns the rows, columns separated by "|".
-func (l *lab) console(command string) []string {
+// console opens the console.
+func (l *lab) console() *raw {
 	l.t.Helper()
 	c, err := dial(l.pooler.addr)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	defer c.close()
-	if got, err := c.startup(pgproto3.ProtocolVersion30, "user", "ops", "database", "fencepost"); err != nil || !strings.HasSuffix(got, "Z[I]") {
+	if got, err := c.startup(version30, "user", "ops", "database", "fencepost"); err != nil || !strings.HasSuffix(got, "Z[I]") {
 		l.t.Fatalf("console: %s %v", got, err)
 	}
-	got, err := c.exchange(1, &pgproto3.Query{String: command})
-	if err != nil {
-		l.t.Fatalf("%s: %v", command, err)
+	return c
+}
+
+// command runs a command of the console that returns no rows.
+func (l *lab) command(sql string) {
+	l.t.Helper()
+	c := l.console()
+	defer c.close()
+	if _, err := c.query(sql); err != nil {
+		l.t.Fatal(err)
 	}
-	return strings.Split(got, " ")
+}
+
+// rows runs a command of the console that does.
+func (l *lab) rows(sql string) []map[string]string {
+	l.t.Helper()
+	c := l.console()
+	defer c.close()
+	if err := c.send(query(sql)); err != nil {
+		l.t.Fatal(err)
+	}
+	var names []string
+	var rows []map[string]string
+	for {
+		m, err := c.next()
+		if err != nil {
+			l.t.Fatalf("%s: %v", sql, err)
+		}
+		switch m.typ {
+		case 'T':
+			names = columnNames(m.body)
+		case 'D':
+			row := map[string]string{}
+			for i, v := range columns(m.body) {
+				row[names[i]] = v
+			}
+			rows = append(rows, row)
+		case 'E':
+			l.t.Fatalf("%s: %s", sql, field(m.body, 'M'))
+		case 'Z':
+			return rows
+		}
+	}
+}
+
+// waiting waits until n clients are in queues for a backend.
+func (l *lab) waiting(n int) {
+	l.t.Helper()
+	err := poll(patience, func() (bool, error) {
+		got := 0
+		for _, row := range l.rows("SHOW POOLS") {
+			waiting, err := strconv.Atoi(row["cl_waiting"])
+			if err != nil {
+				return false, err
+			}
+			got += waiting
+		}
+		return got == n, nil
+	})
+	if err != nil {
+		l.t.Fatalf("waiting for %d clients to wait: %v", n, err)
+	}
 }
