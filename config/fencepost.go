@@ -64,6 +64,8 @@ type Fencepost struct {
 	ServerResetQuery string `key:"server_reset_query" default:"DISCARD ALL" reload:"yes"`
 	// Longest time for a client to log in. "0s" is no limit.
 	ClientLoginTimeout time.Duration `key:"client_login_timeout" default:"1m" min:"0s" max:"8760h" reload:"yes"`
+	// Cancel what a client is running when it disconnects, instead of letting it run to its end.
+	CancelOnDisconnect bool `key:"cancel_on_disconnect" default:"true" reload:"yes"`
 	// Longest wait for PostgreSQL to take a cancel request; then the server connection it was meant for is closed instead of
 	// reused.
 	CancelAckTimeout time.Duration `key:"cancel_ack_timeout" default:"5s" min:"1ms" max:"8760h" reload:"yes"`

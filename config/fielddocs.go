@@ -19,6 +19,7 @@ var fieldDocs = map[string]string{
 	"fencepost.admin_users":               "Users who may use every command of the console (databases fencepost and pgbouncer).",
 	"fencepost.auth_type":                 "How clients prove who they are: scram-sha-256, md5 (which does SCRAM for users whose secret is a SCRAM verifier), password (in clear text) or trust (not at all; users need not be listed).",
 	"fencepost.cancel_ack_timeout":        "Longest wait for PostgreSQL to take a cancel request; then the server connection it was meant for is closed instead of reused.",
+	"fencepost.cancel_on_disconnect":      "Cancel what a client is running when it disconnects, instead of letting it run to its end.",
 	"fencepost.client_login_timeout":      "Longest time for a client to log in. \"0s\" is no limit.",
 	"fencepost.default_pool_size":         "Server connections a pool may open. A pool is one database and one server user.",
 	"fencepost.drain_timeout":             "Longest time SIGTERM waits before the remaining sessions are ended. \"0s\" is no limit: then only a second signal or the service manager's own limit ends a session that never finishes.",

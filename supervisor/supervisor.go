@@ -45,6 +45,7 @@ type Fencepost struct {
 	config   atomic.Pointer[config.Config]
 	settings atomic.Pointer[frontend.Settings]
 	clients  atomic.Int64
+	cancels  atomic.Int64 // CancelRequests on their way to servers
 	draining atomic.Bool
 	ids      atomic.Uint64
 
@@ -165,6 +166,9 @@ func (s *Fencepost) end() {
 		for _, p := range t.sessions {
 			s.stopActor(p)
 		}
+		for end := time.Now().Add(s.config.Load().Fencepost.CancelAckTimeout); s.cancels.Load() > 0 && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
 		s.stopActor(t.cancel)
 		for _, p := range t.lanes {
 			s.stopActor(p)
@@ -226,7 +230,8 @@ func (t *tree) deps(cfg *config.Config) {
 	}
 	next := func() uint64 { return s.ids.Add(1) }
 	t.backendDeps = &backend.Deps{Group: s.group, Dialer: backend.PasswordDialer{}, Names: names, Log: s.log,
-		CancelLimit: func() time.Duration { return s.config.Load().Fencepost.CancelAckTimeout }}
+		CancelLimit:    func() time.Duration { return s.config.Load().Fencepost.CancelAckTimeout },
+		CancelVanished: func() bool { return s.config.Load().Fencepost.CancelOnDisconnect }, Cancels: &s.cancels}
 	t.laneDeps = &shard.Deps{Backend: t.backendDeps, Budgets: s.budgets, ShardOf: t.shardPID, Log: s.log, NextID: next}
 	t.frontendDeps = &frontend.Deps{Settings: &s.settings, Names: names, Clients: &s.clients, Draining: &s.draining, NextID: next, Version: s.version, Log: s.log}
 }

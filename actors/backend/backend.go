@@ -15,11 +15,13 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"fencepost/actors/backend/lease"
 	"fencepost/actors/frontend/session"
 	"fencepost/actors/shard/pool"
 	"fencepost/eventloop"
@@ -52,6 +54,9 @@ type Deps struct {
 	Names       Names
 	Log         zerolog.Logger
 	CancelLimit func() time.Duration // cancel_ack_timeout
+	// CancelVanished says whether what a client that vanished was running is cancelled (cancel_on_disconnect).
+	CancelVanished func() bool
+	Cancels        *atomic.Int64 // CancelRequests on their way
 }
 
 // Sockets turns a connection made by a Dialer into a socket for a loop.
@@ -98,8 +103,9 @@ type Backend struct {
 	idleSince time.Time
 	lastCode  string // SQLSTATE of the last FATAL of the server
 	stopDial  context.CancelFunc
-	cancels   int  // in flight
-	cancelled bool // a cancel was sent for it: not to be granted again
+	leases    lease.Machine
+	leaseID   uint64
+	holding   uint64 // number of the present or last holding
 	clean     cleanup
 	timer     eventloop.Timer
 }
@@ -124,7 +130,7 @@ func (b *Backend) Receive(ctx actor.Context) {
 	case *Close:
 		b.end(true, errors.New(m.Why))
 	case *Cancel:
-		b.cancel(m)
+		b.takeCancel(m.Holder, m.Done)
 	case *actor.Stopping:
 		b.release()
 	case *actor.Stopped, *actor.Restarting, *actor.Terminated:
@@ -197,6 +203,8 @@ func (b *Backend) send(m any) { b.system.Root.Send(b.lane, m) }
 func (b *Backend) Hold(h Holder) {
 	b.holder, b.phase = h, held
 	b.Tracker.Reset()
+	b.holding++
+	b.leaseEvent(lease.Held{Holder: b.holding})
 }
 
 // Release ends the holding: the holder hands the backend back to the lane (Checkin) in the same turn.
@@ -205,12 +213,26 @@ func (b *Backend) Release() {
 	if b.phase == held {
 		b.phase = left
 		if b.Tracker.Idle() && b.scanner.AtBoundary() {
-			b.phase = idle
+			b.rest()
 		}
 		b.idleSince = b.loop.Now()
 	}
 	if b.conn != nil {
 		b.conn.Resume()
+	}
+}
+
+// rest makes the backend idle: its last holding is over.
+func (b *Backend) rest() {
+	b.phase = idle
+	b.leaseEvent(lease.Left{})
+}
+
+func (b *Backend) leaseEvent(ev lease.Event) {
+	for _, e := range b.leases.Step(b.loop.Now(), ev) {
+		if e.Kind == lease.Bug {
+			b.deps.Log.Error().Uint64("backend", b.ID).Msg("lease: impossible event")
+		}
 	}
 }
 
@@ -229,10 +251,10 @@ func (b *Backend) Resume() { b.conn.Resume() }
 // AtBoundary reports whether the server's last message is complete.
 func (b *Backend) AtBoundary() bool { return b.scanner.AtBoundary() }
 
-// Usable reports whether an idle backend may be granted: alive and not cancelled. If it was idle for more than the
+// Usable reports whether an idle backend may be granted: alive, and no cancel can hit its next holder. If it was idle for more than the
 // running turn of the loop the socket is peeked at, which costs a system call.
 func (b *Backend) Usable() bool {
-	if b.phase != idle || b.cancelled {
+	if b.phase != idle || !b.leases.MayBeHandedOn() {
 		return false
 	}
 	return b.idleSince == b.loop.Now() || b.conn.Alive()
@@ -241,11 +263,11 @@ func (b *Backend) Usable() bool {
 // Resting reports whether the backend is idle and nobody ever held it since it came to rest.
 func (b *Backend) Resting() bool { return b.phase == idle }
 
-// Cancelled reports whether a cancel was sent for this backend: a late one could hit the next holder, so it must be closed.
-func (b *Backend) Cancelled() bool { return b.cancelled }
+// Cancelling is the number of cancels on their way. Until there is none the backend must be cleaned before it is granted.
+func (b *Backend) Cancelling() int { return b.leases.InFlight() }
 
-// Cancelling is the number of cancels on their way.
-func (b *Backend) Cancelling() int { return b.cancels }
+// Spoiled reports whether a cancel may arrive at any time: the backend must be closed.
+func (b *Backend) Spoiled() bool { return b.leases.Spoiled() }
 
 // Host is the configured host the backend was opened to.
 func (b *Backend) Host() string { return b.target.Host }

@@ -7,33 +7,90 @@ import (
 	"net/netip"
 	"time"
 
+	"fencepost/actors/backend/lease"
 	"fencepost/wire"
 )
 
 // errCancelUnanswered says that the server did not close a cancel connection in time.
 var errCancelUnanswered = errors.New("the server did not answer the cancel request in time")
 
-// Cancel sends a CancelRequest to the server behind a backend and waits until the server has closed the connection:
-// only then has the signal been sent. It blocks for at most limit.
-func (PasswordDialer) Cancel(remote net.Addr, key wire.CancelKey, limit time.Duration) error {
+// Cancel sends a CancelRequest to the server behind a backend and waits until the server has closed the connection. It
+// blocks for at most limit.
+func (PasswordDialer) Cancel(remote net.Addr, key wire.CancelKey, limit time.Duration) CancelResult {
+	end := time.Now().Add(limit)
 	c, err := net.DialTimeout(remote.Network(), remote.String(), limit)
 	if err != nil {
-		return err
+		return CancelResult{Err: err}
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
-		return err
+	if err := c.SetDeadline(end); err != nil {
+		return CancelResult{Err: err}
 	}
-	if _, err := c.Write(wire.AppendCancelRequest(nil, key)); err != nil {
-		return err
+	if n, err := c.Write(wire.AppendCancelRequest(nil, key)); err != nil {
+		return CancelResult{Sent: n > 0, Timeout: isTimeout(err), Err: err}
 	}
-	if _, err := io.Copy(io.Discard, c); err != nil {
-		var ne net.Error
-		if errors.As(err, &ne) && ne.Timeout() {
-			return errCancelUnanswered
+	// PostgreSQL answers nothing: the end of the stream, or a reset, is the close. A timeout is not.
+	if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+		return CancelResult{Sent: true, Timeout: true, Err: errCancelUnanswered}
+	}
+	return CancelResult{Sent: true}
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// takeCancel takes a lease for h (nil: for whoever held the backend last, while it is brought to rest) and sends the
+// cancel from a goroutine, which ends with the server's close, a failure, or cancel_ack_timeout. It outlives the holder
+// and the canceller; should this actor end first, its connection does, too, and nothing can be handed on.
+func (b *Backend) takeCancel(h Holder, done func()) {
+	b.leaseID++
+	holding := b.holding
+	if b.phase == gone || b.phase == dialling || h != nil && b.holder != h {
+		holding = 0
+	}
+	id := b.leaseID
+	for _, e := range b.leases.Step(b.loop.Now(), lease.Take{ID: id, Holder: holding}) {
+		switch e.Kind {
+		case lease.Send:
+			b.sendCancel(id, done)
+		default:
+			b.send(&CancelEnded{Outcome: lease.Dropped})
+			if done != nil {
+				done()
+			}
 		}
 	}
-	return nil
+}
+
+func (b *Backend) sendCancel(id uint64, done func()) {
+	addr, key, limit := b.addr, wire.CancelKey{PID: b.login.PID, Secret: b.login.Secret}, b.deps.CancelLimit()
+	b.deps.Cancels.Add(1)
+	go func() {
+		r := b.deps.Dialer.Cancel(addr, key, limit)
+		b.deps.Cancels.Add(-1)
+		b.loop.Post(func() { b.cancelEnded(id, r, done) })
+	}()
+}
+
+func (b *Backend) cancelEnded(id uint64, r CancelResult, done func()) {
+	var ev lease.Event = lease.Closed{ID: id}
+	if r.Err != nil {
+		ev = lease.Failed{ID: id, Sent: r.Sent, Timeout: r.Timeout}
+		b.deps.Log.Warn().Err(r.Err).Uint64("backend", b.ID).Str("host", b.target.Host).Bool("sent", r.Sent).Msg("cancel request failed")
+	}
+	for _, e := range b.leases.Step(b.loop.Now(), ev) {
+		if e.Kind == lease.End {
+			b.send(&CancelEnded{Outcome: e.Outcome, Took: e.Took})
+		}
+	}
+	if done != nil {
+		done()
+	}
+	if b.phase == cleaning {
+		b.cleanNext()
+	}
 }
 
 // cancelAddr is the address a cancel goes to: the very server the backend is connected to, whatever its name resolves to

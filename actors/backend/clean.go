@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
@@ -15,8 +16,10 @@ import (
 //	rollingBack: an open transaction is rolled back
 //	resetting: the reset query runs
 type cleanup struct {
-	step  cleanStep
-	reset string
+	step      cleanStep
+	reset     string
+	limit     time.Duration
+	cancelled bool // what was still running was cancelled
 }
 
 type cleanStep uint8
@@ -34,8 +37,12 @@ func (b *Backend) startCleaning(m *Clean) {
 		return // lost meanwhile: Lost answers
 	}
 	b.phase = cleaning
-	b.clean = cleanup{step: draining, reset: m.Reset}
+	b.clean = cleanup{step: draining, reset: m.Reset, limit: m.Limit}
 	b.loop.SetTimer(&b.timer, m.Limit)
+	if b.Tracker.Outstanding() > 0 && b.deps.CancelVanished() {
+		b.clean.cancelled = true
+		b.takeCancel(nil, nil)
+	}
 	b.endRequests()
 	b.cleanNext()
 }
@@ -94,6 +101,10 @@ func (b *Backend) cleanNext() {
 		return
 	}
 	switch {
+	case b.leases.Spoiled():
+		b.end(true, errors.New("a cancel may still arrive for it"))
+	case b.leases.InFlight() > 0:
+		// A cancel on its way must hit neither the next holder nor the statements below: cancelEnded goes on.
 	case b.Tracker.Status() != 'I' && b.clean.step == draining:
 		b.clean.step = rollingBack
 		b.request("ROLLBACK")
@@ -102,11 +113,10 @@ func (b *Backend) cleanNext() {
 	case b.clean.reset != "" && b.clean.step != resetting:
 		b.clean.step = resetting
 		b.request(b.clean.reset)
-	case b.cancelled:
-		b.end(true, errors.New("a cancel was sent for it"))
 	default:
 		b.loop.StopTimer(&b.timer)
-		b.phase, b.clean = idle, cleanup{}
+		b.clean = cleanup{}
+		b.rest()
 		b.idleSince = b.loop.Now()
 		b.send(&Cleaned{Backend: b})
 	}
@@ -117,14 +127,18 @@ func (b *Backend) request(sql string) {
 	b.conn.Write(wire.AppendQuery(nil, sql))
 }
 
-// cleanTooLong gives up: what still runs is cancelled, so that the server does not go on with work nobody wants, and the
-// connection is closed.
+// cleanTooLong cancels what still runs, so that the server does not go on with work nobody wants, and gives up the second
+// time. A lease is waited for: it has a limit of its own.
 func (b *Backend) cleanTooLong() {
-	if b.phase != cleaning {
-		return
+	switch {
+	case b.phase != cleaning:
+	case b.leases.InFlight() > 0:
+		b.loop.SetTimer(&b.timer, b.clean.limit)
+	case b.Tracker.Outstanding() > 0 && !b.clean.cancelled:
+		b.clean.cancelled = true
+		b.loop.SetTimer(&b.timer, b.clean.limit)
+		b.takeCancel(nil, nil)
+	default:
+		b.end(false, errNotAtRest)
 	}
-	if b.Tracker.Outstanding() > 0 {
-		b.cancel(&Cancel{})
-	}
-	b.end(false, errNotAtRest)
 }

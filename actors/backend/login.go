@@ -53,7 +53,14 @@ type Login struct {
 // over; they are called on goroutines.
 type Dialer interface {
 	Dial(ctx context.Context, t Target) (*Login, error)
-	Cancel(remote net.Addr, key wire.CancelKey, limit time.Duration) error
+	Cancel(remote net.Addr, key wire.CancelKey, limit time.Duration) CancelResult
+}
+
+// CancelResult is how a CancelRequest ended. Err is nil when the server closed the connection, which it does after it has
+// sent the signal. Sent: a byte may have left.
+type CancelResult struct {
+	Sent, Timeout bool
+	Err           error
 }
 
 // PasswordDialer logs in with pgconn: trust, password, md5 and SCRAM-SHA-256.

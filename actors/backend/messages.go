@@ -3,6 +3,7 @@ package backend
 import (
 	"time"
 
+	"fencepost/actors/backend/lease"
 	"fencepost/pgerr"
 )
 
@@ -19,12 +20,12 @@ type (
 	cleanTimeout struct{}
 	// Close ends the backend. Answered by Lost{Expected: true}.
 	Close struct{ Why string }
-	// Cancel sends a CancelRequest for what the backend is running, if Holder still holds it. Done is called on the
-	// backend's loop once, when the server has closed the cancel connection or the attempt has ended otherwise. A
-	// backend that was cancelled is not granted again (Backend.Cancelled).
+	// Cancel sends a CancelRequest for what the backend is running, if Holder still holds it, under a lease (package
+	// lease) that keeps the backend from the next holder. Done is called on the backend's loop once, when the server has
+	// closed the cancel connection or the attempt has ended otherwise.
 	Cancel struct {
 		Holder Holder
-		Done   func(err error)
+		Done   func()
 	}
 )
 
@@ -44,6 +45,11 @@ type (
 	}
 	// Cleaned answers Clean.
 	Cleaned struct{ Backend *Backend }
+	// CancelEnded says how a cancel ended, and how long its lease was held.
+	CancelEnded struct {
+		Outcome lease.Outcome
+		Took    time.Duration
+	}
 	// Lost says that the connection is gone. It is the last message of a backend that was opened. Expected: we closed
 	// it. Code is the SQLSTATE of the server's last words, "" if there were none.
 	Lost struct {

@@ -145,28 +145,3 @@ func (b *Backend) OnClosed(_ eventloop.Conn, err error) {
 	}
 	b.end(false, err)
 }
-
-// cancel sends a CancelRequest from a goroutine that ends with the server's close, a failure, or cancel_ack_timeout.
-func (b *Backend) cancel(m *Cancel) {
-	if b.phase == gone || b.phase == dialling || m.Holder != nil && b.holder != m.Holder {
-		if m.Done != nil {
-			m.Done(nil)
-		}
-		return
-	}
-	b.cancels++
-	b.cancelled = true
-	addr, key, limit := b.addr, wire.CancelKey{PID: b.login.PID, Secret: b.login.Secret}, b.deps.CancelLimit()
-	go func() {
-		err := b.deps.Dialer.Cancel(addr, key, limit)
-		b.loop.Post(func() {
-			b.cancels--
-			if err != nil {
-				b.deps.Log.Warn().Err(err).Uint64("backend", b.ID).Msg("cancel request failed")
-			}
-			if m.Done != nil {
-				m.Done(err)
-			}
-		})
-	}()
-}

@@ -164,6 +164,7 @@ func (f *Frontend) cancelQuery(m *CancelQuery) {
 	case waiting:
 		f.root.Send(f.lane, &shard.Abandon{Checkout: &f.checkout})
 		f.req++ // a grant that crosses it is given back
+		f.stats.QueueCancels++
 		f.refuse(pgerr.Canceled())
 		m.Done()
 	case active:

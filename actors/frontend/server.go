@@ -101,8 +101,9 @@ func (f *Frontend) ServerLost(e *pgerr.Error) {
 func (f *Frontend) cancelBackend(done func()) {
 	b := f.backend
 	if b.Tracker.Outstanding() == 0 {
+		f.stats.IdleCancels++
 		done()
 		return
 	}
-	f.root.Send(f.lane, &shard.CancelLease{Backend: b, Cancel: &backend.Cancel{Holder: f, Done: func(error) { done() }}})
+	f.root.Send(f.lane, &shard.CancelLease{Backend: b, Cancel: &backend.Cancel{Holder: f, Done: done}})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/backend/lease"
 	"fencepost/actors/shard/pool"
 	"fencepost/eventloop"
 	"fencepost/pgerr"
@@ -115,6 +116,11 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.detach(m)
 	case *CancelLease:
 		l.cancel(m)
+	case *backend.CancelEnded:
+		l.stats.Cancels[m.Outcome]++
+		if m.Outcome != lease.Dropped {
+			l.stats.CancelLease.Observe(m.Took)
+		}
 	case *backend.Opened:
 		l.opened(m)
 	case *backend.DialFailed:
@@ -306,8 +312,11 @@ func (l *Lane) dial(s *pool.Slot) {
 
 func (l *Lane) checkin(m *Checkin) {
 	c := m.Condition
-	if m.Backend.Cancelled() {
+	switch {
+	case m.Backend.Spoiled():
 		c = pool.Broken
+	case c == pool.Clean && m.Backend.Cancelling() > 0:
+		c = pool.Dirty // it waits for the leases, then it is clean
 	}
 	if mem, ok := m.Backend.Slot.Owner.(*member); ok {
 		mem.to = nil
@@ -339,7 +348,7 @@ func (l *Lane) cancel(m *CancelLease) {
 		l.root.Send(mem.pid, m.Cancel)
 		return
 	}
-	m.Cancel.Done(nil)
+	m.Cancel.Done()
 }
 
 func (l *Lane) wantPermits(n int) {

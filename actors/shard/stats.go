@@ -3,6 +3,7 @@ package shard
 import (
 	"time"
 
+	"fencepost/actors/backend/lease"
 	"fencepost/actors/shard/pool"
 	"fencepost/metrics"
 )
@@ -19,7 +20,11 @@ type Stats struct {
 	Refused                            uint64 // checkouts refused at their deadline
 	Dials, DialFailures, Losses        uint64
 
-	Wait, Query, Transaction metrics.Histogram
+	Cancels      [lease.Outcomes]uint64 // by lease.Outcome
+	QueueCancels uint64                 // cancels of clients that were waiting for a backend
+	IdleCancels  uint64                 // cancels of clients that ran nothing
+
+	Wait, Query, Transaction, CancelLease metrics.Histogram
 }
 
 // LaneRow describes a lane for the console; a copy.
