@@ -96,7 +96,11 @@ func (e *Engine) Status() byte {
 
 // AtRest reports whether the session holds nothing open: no transaction, explicit or implicit, no COPY, and nothing is
 // being skipped.
-func (e *Engine) AtRest() bool { return e.tx == none && !e.copying && !e.skipping }
+func (e *Engine) AtRest() bool { return e.tx == none && e.Listening() }
+
+// Listening reports whether the session would work on whatever message comes next: no COPY FROM STDIN is under way and
+// nothing is being skipped.
+func (e *Engine) Listening() bool { return !e.copying && !e.skipping }
 
 // Handle works on one message. It reports false when the session has ended.
 func (e *Engine) Handle(m pgproto3.FrontendMessage) bool {
