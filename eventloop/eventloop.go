@@ -41,7 +41,8 @@ type Loop interface {
 	// actor is suspended its callbacks are withheld, and a panic in a callback is escalated to its supervisor. mb may be
 	// nil for sockets without an actor: a panic then closes the socket.
 	Adopt(s Socket, h Handler, mb *Mailbox) (Conn, error)
-	// Listen accepts connections from l on this loop; the loop owns l. accept runs on the loop for each connection and
+	// Listen accepts connections from l on this loop; the loop owns l, also when it returns an error, and removes a unix
+	// socket's file at the end unless another file took its place. accept runs on the loop for each connection and
 	// owns the socket. A failure to accept for want of descriptors or memory pauses accepting for AcceptPause and is
 	// reported to failed (which may be nil).
 	Listen(l net.Listener, accept func(Socket), failed func(error)) (Acceptor, error)
@@ -52,7 +53,8 @@ type Loop interface {
 	StopTimer(t *Timer)
 	// NewMailbox makes a mailbox whose runs happen on this loop. It allocates nothing per message in steady state.
 	NewMailbox() *Mailbox
-	// Stats returns the loop's counters (any goroutine).
+	// Stats returns the loop's counters (any goroutine): Posted and Heartbeat as of now, the others as of the loop's
+	// last wait.
 	Stats() Stats
 }
 
@@ -93,6 +95,7 @@ type Conn interface {
 	// Queued is the number of bytes accepted by Write that the kernel has not taken.
 	Queued() int
 	// Hold keeps b, which must be the tail of the slice handed to the running OnData. The next OnData starts with it.
+	// Until the end of the turn, and at any time with a tail of Held, it shortens what is held. An empty b is Unhold.
 	Hold(b []byte)
 	// Held returns the bytes kept by Hold, nil if none. Valid until the next Hold, Unhold or Close on this connection.
 	Held() []byte
@@ -101,7 +104,8 @@ type Conn interface {
 	// Pause stops OnData until Resume; hang-ups are still reported. Idempotent.
 	Pause()
 	// Resume continues reading. If bytes are held or waiting in the socket OnData is called later in the same turn or
-	// in the next one, never from inside Resume. Idempotent.
+	// in the next one, never from inside Resume. Without a Pause before it does nothing: held bytes are not delivered
+	// again on their own.
 	Resume()
 	// Paused reports whether reading is paused.
 	Paused() bool
@@ -110,7 +114,8 @@ type Conn interface {
 	// Close discards what is queued, deregisters and closes the socket. No callback follows. Idempotent.
 	Close()
 	// CloseFlushed closes as soon as the write queue is empty, at the latest after limit. Input is discarded meanwhile
-	// and no callback follows, not even OnDrained.
+	// and no callback follows, not even OnDrained. What has come in is read before the close, since a close with unread
+	// input would reset the connection and could take the last message away from the peer.
 	CloseFlushed(limit time.Duration)
 	// Detach takes an open connection off its loop so that another loop can Adopt it. It fails (and leaves the
 	// connection as it is) when bytes are queued or held.
@@ -180,6 +185,6 @@ type Stats struct {
 	Panics                  uint64
 	StaleEvents             uint64 // events for a connection that was already gone
 	AcceptFailures          uint64
-	Heartbeat               time.Time // last time the loop was seen alive
+	Heartbeat               time.Time // last time the loop was seen alive: now while it waits with nothing to do
 	QueuedBytes             int64     // in write queues now
 }

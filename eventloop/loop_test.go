@@ -140,6 +140,20 @@ func TestStop(t *testing.T) {
 	})
 }
 
+// A post that is accepted while the loop ends keeps it from ending before it has run.
+func TestNoPostIsAcceptedAndForgotten(t *testing.T) {
+	l := idleLoop()
+	ran := false
+	l.Post(func() { ran = true })
+	if l.seal() {
+		t.Fatal("ended with work in its queue")
+	}
+	l.drain()
+	if !ran || !l.seal() || l.Post(func() {}) {
+		t.Fatal("did not end")
+	}
+}
+
 func TestStopClosesEverything(t *testing.T) {
 	rigs(t, Options{}, func(t *testing.T, r *rig) {
 		_, far := r.connect(&hooks{closed: func(Conn, error) { t.Error("a callback after the stop") }}, nil)

@@ -83,3 +83,44 @@ func TestStaleEvents(t *testing.T) {
 		t.Fatal(<-spoiled)
 	}
 }
+
+// Pitfall 7: a socket that is never empty gives way to the others after its share of the turn.
+func TestTurnIsBounded(t *testing.T) {
+	for name, pair := range map[string]func(t testing.TB) (net.Conn, net.Conn){
+		"tcp":  func(t testing.TB) (net.Conn, net.Conn) { a, b := tcpPair(t); return a, b },
+		"unix": unixPair,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGroup(t, Options{Kind: Epoll})
+			r := &rig{Group: g, t: t, l: g.Loop(0), kind: Epoll, pair: pair}
+			const inFlight, rounds = bufferSize + bufferSize/2, 100
+			var farBig net.Conn
+			total, whole, atSmall := 0, 0, -1
+			done := make(chan struct{})
+			big, farBig := r.connect(&hooks{data: func(_ Conn, b []byte) {
+				if len(b) == bufferSize {
+					whole++ // the loop cannot know from this read that the socket is empty
+				}
+				if total += len(b); total < rounds*inFlight {
+					farBig.Write(b) // there is room: as much was taken
+				} else if total-len(b) < rounds*inFlight {
+					close(done)
+				}
+			}}, nil)
+			small, farSmall := r.connect(&hooks{data: func(Conn, []byte) { atSmall = total }}, nil)
+			r.on(func() { big.Pause(); small.Pause() })
+			r.write(farBig, pattern(inFlight))
+			r.write(farSmall, []byte("x"))
+			r.on(func() { big.Resume(); small.Resume() })
+			get(t, done)
+			r.on(func() {
+				if whole < rounds/2 {
+					t.Errorf("only %d reads filled the buffer: nothing is tested", whole)
+				}
+				if atSmall < 0 || atSmall > 2*turnBytes {
+					t.Errorf("the other connection had its turn after %d bytes", atSmall)
+				}
+			})
+		})
+	}
+}
