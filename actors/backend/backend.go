@@ -186,7 +186,7 @@ func (b *Backend) adopt(l *Login) error {
 	}
 	l.Conn = nil
 	b.conn, b.login = c, l
-	values := make([]string, len(b.deps.Names))
+	values := UnknownValues(len(b.deps.Names))
 	for name, v := range l.Params {
 		if i := b.deps.Names.Index(name); i >= 0 {
 			values[i] = v

@@ -33,20 +33,36 @@ func (n Names) IndexBytes(name []byte) int {
 }
 
 // Params are the values of all tracked parameters, in the order of Names. Equal values are the same Params, so that "do
-// they differ?" is one comparison, and thousands of clients with the same values share one copy. A value may be empty:
-// then it is not known, and never carried.
+// they differ?" is one comparison, and thousands of clients with the same values share one copy. A value may be Unknown:
+// then it is never carried.
 type Params struct{ h unique.Handle[string] }
+
+// Unknown is the value of a parameter the server does not report, or a client does not ask for. No server and no client can
+// send it.
+const Unknown = "\x00"
+
+// UnknownValues is a list of n values, all Unknown.
+func UnknownValues(n int) []string {
+	v := make([]string, n)
+	for i := range v {
+		v[i] = Unknown
+	}
+	return v
+}
+
+// separator stands between the values.
+const separator = "\x01"
 
 // MakeParams interns values, which must be as many as there are names.
 func MakeParams(values []string) Params {
-	return Params{unique.Make(strings.Join(values, "\x00"))}
+	return Params{unique.Make(strings.Join(values, separator))}
 }
 
 // Known reports whether p was made by MakeParams.
 func (p Params) Known() bool { return p != Params{} }
 
 // Values splits p.
-func (p Params) Values() []string { return strings.Split(p.h.Value(), "\x00") }
+func (p Params) Values() []string { return strings.Split(p.h.Value(), separator) }
 
 // With is p with one value changed.
 func (p Params) With(i int, value string) Params {
@@ -58,11 +74,14 @@ func (p Params) With(i int, value string) Params {
 	return MakeParams(v)
 }
 
-// Overlay is p with the values of over that are not empty.
+// Overlay is p with the values of over that are not Unknown.
 func (p Params) Overlay(over []string) Params {
+	if over == nil {
+		return p
+	}
 	v := p.Values()
 	for i, x := range over {
-		if x != "" {
+		if x != Unknown {
 			v[i] = x
 		}
 	}
@@ -75,7 +94,10 @@ func (n Names) Value(p Params, name string) string {
 	if i < 0 || !p.Known() {
 		return ""
 	}
-	return p.Values()[i]
+	if v := p.Values()[i]; v != Unknown {
+		return v
+	}
+	return ""
 }
 
 // SetStatements is the SQL that changes the values in have to those in want, "" if there is nothing to change. Where
@@ -87,7 +109,7 @@ func (n Names) SetStatements(have, want Params) string {
 	h, w := have.Values(), want.Values()
 	var b strings.Builder
 	for i, name := range n {
-		if w[i] == "" || h[i] == "" && !strings.EqualFold(name, "application_name") || h[i] == w[i] {
+		if w[i] == Unknown || h[i] == Unknown || h[i] == w[i] {
 			continue
 		}
 		if b.Len() > 0 {

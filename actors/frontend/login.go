@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 
+	"fencepost/actors/backend"
 	"fencepost/actors/shard"
 	"fencepost/pgerr"
 	"fencepost/wire"
@@ -124,7 +125,7 @@ func (f *Frontend) welcome(m *shard.Attached) {
 	out := wire.AppendAuthenticationOk(nil)
 	for _, p := range m.Welcome.Parameters {
 		value := p[1]
-		if i := f.deps.Names.Index(p[0]); i >= 0 && values[i] != "" {
+		if i := f.deps.Names.Index(p[0]); i >= 0 && values[i] != backend.Unknown {
 			value = values[i]
 		}
 		out = wire.AppendParameterStatus(out, p[0], value)

@@ -65,7 +65,7 @@ func firstError(p []byte) *pgerr.Error {
 func (f *Frontend) canonical() (out []byte) {
 	told, now := f.params.Values(), f.backend.Params.Values()
 	for i, name := range f.deps.Names {
-		if now[i] != told[i] && now[i] != "" {
+		if now[i] != told[i] && now[i] != backend.Unknown {
 			out = wire.AppendParameterStatus(out, name, now[i])
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"fencepost/actors/backend"
 	"fencepost/auth"
 	"fencepost/pgerr"
 	"fencepost/wire"
@@ -98,7 +99,7 @@ func (f *Frontend) want(name, value string) bool {
 		return false
 	}
 	if f.startup.wanted == nil {
-		f.startup.wanted = make([]string, len(f.deps.Names))
+		f.startup.wanted = backend.UnknownValues(len(f.deps.Names))
 	}
 	f.startup.wanted[i] = value
 	return true
