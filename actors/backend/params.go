@@ -50,19 +50,39 @@ func UnknownValues(n int) []string {
 	return v
 }
 
-// separator stands between the values.
-const separator = "\x01"
-
-// MakeParams interns values, which must be as many as there are names.
+// MakeParams interns values, which must be as many as there are names. They are kept in one string: each with a mark in
+// front that tells Unknown from a value, and a zero byte, which is in no value, between them.
 func MakeParams(values []string) Params {
-	return Params{unique.Make(strings.Join(values, separator))}
+	var b strings.Builder
+	for i, v := range values {
+		if i > 0 {
+			b.WriteByte(0)
+		}
+		if v == Unknown {
+			b.WriteByte('?')
+		} else {
+			b.WriteByte('=')
+			b.WriteString(v)
+		}
+	}
+	return Params{unique.Make(b.String())}
 }
 
 // Known reports whether p was made by MakeParams.
 func (p Params) Known() bool { return p != Params{} }
 
 // Values splits p.
-func (p Params) Values() []string { return strings.Split(p.h.Value(), separator) }
+func (p Params) Values() []string {
+	v := strings.Split(p.h.Value(), "\x00")
+	for i, x := range v {
+		if x == "?" {
+			v[i] = Unknown
+		} else {
+			v[i] = x[1:]
+		}
+	}
+	return v
+}
 
 // With is p with one value changed.
 func (p Params) With(i int, value string) Params {
