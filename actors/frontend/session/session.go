@@ -18,6 +18,8 @@
 // is a desync: nobody can say any more what belongs to whom, and both connections must be closed.
 package session
 
+import "strings"
+
 // Tracker follows one client and the server connection it holds. The zero value is not ready: call Reset.
 type Tracker struct {
 	open     queue
@@ -51,8 +53,13 @@ func (t *Tracker) Reset() {
 // Status is the transaction status the server reported last: 'I' idle, 'T' in a transaction, 'E' in a failed one.
 func (t *Tracker) Status() byte { return t.status }
 
-// Outstanding is the number of messages sent and not answered.
-func (t *Tracker) Outstanding() int { return t.open.len() }
+// Outstanding is the number of messages sent and not answered; at least 1 where that cannot be told (Pinned).
+func (t *Tracker) Outstanding() int {
+	if t.pinned {
+		return max(1, t.open.len())
+	}
+	return t.open.len()
+}
 
 // Idle reports whether the server owes nothing and holds no transaction: nothing unanswered, nothing sent since the last
 // Sync, no COPY, status 'I'. The other half of the rule, both directions at a message boundary, is the relay's.
@@ -79,6 +86,9 @@ func (t *Tracker) Pinned() bool { return t.pinned }
 
 // Sent notes a client message of type typ. It reports false when no client may send such a message here.
 func (t *Tracker) Sent(typ byte) bool {
+	if t.pinned {
+		return strings.IndexByte("QFSPBDCEdcfH", typ) >= 0
+	}
 	switch typ {
 	case 'Q', 'F':
 		t.unsynced = false
@@ -122,6 +132,9 @@ func (t *Tracker) sentSync() {
 
 // Received notes a server message of type typ other than ReadyForQuery. It reports false on a desync.
 func (t *Tracker) Received(typ byte) bool {
+	if t.pinned {
+		return true // nothing can be told any more; the server goes on serving this client
+	}
 	switch typ {
 	case 'D', 'd', 'c', 'N', 'S', 'A', 't':
 		return true // rows, copy data, notices, parameters, notifications, parameter descriptions answer nothing
@@ -162,6 +175,10 @@ func (t *Tracker) Received(typ byte) bool {
 
 // Ready notes ReadyForQuery with its status. It reports false on a desync.
 func (t *Tracker) Ready(status byte) bool {
+	if t.pinned {
+		t.status = status
+		return true
+	}
 	switch t.head() {
 	case 'Q', 'S', 'F':
 	default:
