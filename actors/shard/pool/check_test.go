@@ -22,18 +22,7 @@ func (m *Machine) Check(now time.Time) error {
 	if m.paused && len(m.idle) > 0 {
 		return fmt.Errorf("%d backends idle in a paused pool", len(m.idle))
 	}
-	if m.counts[Dialling] > m.cfg.Concurrency && m.dialLimit() > 0 {
-		return fmt.Errorf("%d connects at a time, more than %d", m.counts[Dialling], m.cfg.Concurrency)
-	}
 	return nil
-}
-
-// dialLimit is how many connects may be under way at a time.
-func (m *Machine) dialLimit() int {
-	if m.failures > 0 {
-		return 1
-	}
-	return m.cfg.Concurrency
 }
 
 func (m *Machine) checkSlots() error {

@@ -18,7 +18,7 @@ import (
 //	  +100ms                   time passes (no event)
 //	  checkout NAME [LIMIT]    abandon NAME       spoiled SLOT NAME
 //	  checkin SLOT clean|dirty|broken             opened SLOT    failed SLOT    cleaned SLOT    lost SLOT
-//	  permits N   tick   warm N   pause   resume   reconnect   drain   give-up   configure key=value...
+//	  permits N   tick   warm N   pause   resume   reconnect   drain   give-up SHARE   configure key=value...
 //	state                      waiters and backends
 //
 // After every event the invariants are checked.
@@ -182,10 +182,12 @@ func (s *script) step(t *testing.T, f []string) []Effect {
 		return s.m.Step(s.now, Lost{slot()})
 	case "permits":
 		return s.m.Step(s.now, Permits{number()})
+	case "give-up":
+		return s.m.Step(s.now, GiveUp{number()})
 	case "warm":
 		return s.m.Step(s.now, Warm{number()})
 	}
-	ev := map[string]Event{"tick": Tick{}, "pause": Pause{}, "resume": Resume{}, "reconnect": Reconnect{}, "drain": Drain{}, "give-up": GiveUp{}}[f[0]]
+	ev := map[string]Event{"tick": Tick{}, "pause": Pause{}, "resume": Resume{}, "reconnect": Reconnect{}, "drain": Drain{}}[f[0]]
 	return s.m.Step(s.now, ev)
 }
 
