@@ -16,6 +16,7 @@ func TestPartialWritesKeepOrder(t *testing.T) {
 		drained := make(chan int, 10)
 		c, far := r.connect(&hooks{drained: func(c Conn) { drained <- c.Queued() }}, nil)
 		all := pattern(8 << 20)
+		start := make([]byte, 200<<10)
 		refused := 0
 		r.on(func() {
 			for rest := all; len(rest) > 0; {
@@ -28,11 +29,16 @@ func TestPartialWritesKeepOrder(t *testing.T) {
 			if c.Queued() == 0 {
 				t.Error("a socket took 8 MiB that nobody read")
 			}
+			if _, err := io.ReadFull(far, start); err != nil { // there is room in the socket now, but it is not for the last
+				t.Error(err)
+			}
+			c.Write([]byte("the last"))
 		})
 		if refused == 0 {
 			t.Fatal("no write was refused")
 		}
-		if got := r.read(far, len(all)); !bytes.Equal(got, all) {
+		all = append(all, "the last"...)
+		if got := append(start, r.read(far, len(all)-len(start))...); !bytes.Equal(got, all) {
 			t.Fatal("the bytes arrived changed")
 		}
 		if q := get(t, drained); q != 0 {

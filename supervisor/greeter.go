@@ -22,11 +22,23 @@ type greeter struct {
 	cancelled bool // a CancelRequest is being dealt with
 }
 
+// Bounds on connections that are not sessions: cancel requests being dealt with, whose budget is their own so that a flood
+// of them takes nothing from logins, and connections that have not said yet what they want, beside max_client_conn.
+const (
+	maxCancelling = 512
+	maxSilent     = 1024
+)
+
 // errorFlush is how long a refused client has to take its error.
 const errorFlush = 2 * time.Second
 
+// greet takes a new connection.
 func (l *listener) greet(s eventloop.Socket) {
 	g := &greeter{l: l, since: l.loop.Now(), limit: l.s.config.Load().Fencepost.ClientLoginTimeout}
+	if len(l.greeting)-l.cancelling >= maxSilent+l.s.config.Load().Fencepost.MaxClientConn {
+		s.Close()
+		return
+	}
 	c, err := l.loop.Adopt(s, g, nil)
 	if err != nil {
 		return
@@ -45,6 +57,9 @@ func (g *greeter) close() {
 }
 
 func (g *greeter) forget() {
+	if _, here := g.l.greeting[g]; here && g.cancelled {
+		g.l.cancelling--
+	}
 	delete(g.l.greeting, g)
 	g.l.loop.StopTimer(&g.timer)
 }
@@ -97,7 +112,12 @@ func (g *greeter) encryption(kind wire.Kind, rest []byte) {
 
 // cancel passes the request on and keeps the connection until it has been dealt with: clients wait for its close.
 func (g *greeter) cancel(key wire.CancelKey) {
+	if g.l.cancelling >= maxCancelling {
+		g.close()
+		return
+	}
 	g.cancelled = true
+	g.l.cancelling++
 	loop := g.l.loop
 	done := func() { loop.Post(g.close) }
 	g.l.s.system.Root.Send(g.l.s.tree.cancel, &frontend.CancelRequest{Key: key, Done: done})

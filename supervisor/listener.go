@@ -18,15 +18,16 @@ import (
 // listener accepts clients on the first loop and reads their startup packets; a client whose packet is complete is
 // handed to the sessions of a loop that has a lane of its pool.
 type listener struct {
-	s         *Fencepost
-	loop      eventloop.Loop
-	listening chan error
-	acceptors []eventloop.Acceptor
-	socket    string // path of the unix socket to remove at the end
-	next      int
-	seed      maphash.Seed
-	lastFail  time.Time
-	greeting  map[*greeter]struct{}
+	s          *Fencepost
+	loop       eventloop.Loop
+	listening  chan error
+	acceptors  []eventloop.Acceptor
+	socket     string // path of the unix socket to remove at the end
+	next       int
+	seed       maphash.Seed
+	lastFail   time.Time
+	greeting   map[*greeter]struct{}
+	cancelling int // of them: cancel requests being dealt with
 }
 
 type stopListening struct{}

@@ -115,6 +115,7 @@ func pgconnConfig(t Target, password string) (*pgconn.Config, error) {
 	cfg.Host, cfg.Port, cfg.User, cfg.Database, cfg.Password = host, uint16(port), t.User, t.Database, password
 	cfg.RuntimeParams = map[string]string{}
 	cfg.Fallbacks, cfg.TLSConfig = nil, nil
+	cfg.MaxProtocolVersion = "3.2" // long cancel keys where the server has them; older ones negotiate 3.0
 	cfg.ConnectTimeout = t.Timeout
 	dial := (&net.Dialer{}).DialContext
 	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {

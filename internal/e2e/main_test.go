@@ -106,3 +106,12 @@ func stopServers() {
 		fmt.Fprintln(os.Stderr, "stop servers:", err)
 	}
 }
+
+// versions returns the versions to test on: those named, and in a full run every one.
+func versions(t testing.TB, named ...string) []string {
+	t.Helper()
+	if full {
+		return pgcluster.Versions()
+	}
+	return named
+}
