@@ -22,6 +22,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/backend/lease"
 	"fencepost/actors/frontend"
 	"fencepost/actors/shard"
 	"fencepost/admin"
@@ -33,6 +34,7 @@ import (
 // Shutdown, and Wait for the end.
 type Fencepost struct {
 	log     zerolog.Logger
+	parts   Parts
 	version string
 	path    string
 	system  *actor.ActorSystem
@@ -58,10 +60,23 @@ type Fencepost struct {
 	deadSubs deadLetters
 }
 
+// Parts are the machines a process is built with. A control, which must fail, replaces one; nothing else does.
+type Parts struct {
+	Leases func() backend.Leases // nil: lease.Machine
+}
+
 // Start listens and serves with the settings in cfg. It fails, and leaves nothing behind, when an address cannot be
 // listened on.
 func Start(cfg *config.Config, version string, log zerolog.Logger) (*Fencepost, error) {
-	s := &Fencepost{log: log, version: version, path: cfg.Path, budgets: shard.NewBudgets(), shards: map[string]*shard.Shard{},
+	return StartWith(cfg, version, log, Parts{})
+}
+
+// StartWith is Start with parts of one's own.
+func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Parts) (*Fencepost, error) {
+	if parts.Leases == nil {
+		parts.Leases = func() backend.Leases { return new(lease.Machine) }
+	}
+	s := &Fencepost{log: log, parts: parts, version: version, path: cfg.Path, budgets: shard.NewBudgets(), shards: map[string]*shard.Shard{},
 		ending: make(chan admin.Shutdown, 8), stopped: make(chan struct{})}
 	// Idle sessions hold little memory and steady traffic allocates nothing: a heap target close to the live heap costs
 	// no CPU and keeps the process small.
@@ -231,7 +246,7 @@ func (t *tree) deps(cfg *config.Config) {
 	next := func() uint64 { return s.ids.Add(1) }
 	t.backendDeps = &backend.Deps{Group: s.group, Dialer: backend.PasswordDialer{}, Names: names, Log: s.log,
 		CancelLimit:    func() time.Duration { return s.config.Load().Fencepost.CancelAckTimeout },
-		CancelVanished: func() bool { return s.config.Load().Fencepost.CancelOnDisconnect }, Cancels: &s.cancels}
+		CancelVanished: func() bool { return s.config.Load().Fencepost.CancelOnDisconnect }, Cancels: &s.cancels, Leases: s.parts.Leases}
 	t.laneDeps = &shard.Deps{Backend: t.backendDeps, Budgets: s.budgets, ShardOf: t.shardPID, Log: s.log, NextID: next}
 	t.frontendDeps = &frontend.Deps{Settings: &s.settings, Names: names, Clients: &s.clients, Draining: &s.draining, NextID: next, Version: s.version, Log: s.log}
 }

@@ -57,6 +57,17 @@ type Deps struct {
 	// CancelVanished says whether what a client that vanished was running is cancelled (cancel_on_disconnect).
 	CancelVanished func() bool
 	Cancels        *atomic.Int64 // CancelRequests on their way
+	Leases         func() Leases // of one backend: new(lease.Machine)
+}
+
+// Leases say when a backend may be handed on although cancels were sent for it (package lease).
+type Leases interface {
+	Step(now time.Time, ev lease.Event) []lease.Effect
+	Hold(holder uint64) bool
+	Leave()
+	InFlight() int
+	Spoiled() bool
+	MayBeHandedOn() bool
 }
 
 // Sockets turns a connection made by a Dialer into a socket for a loop.
@@ -103,7 +114,7 @@ type Backend struct {
 	idleSince time.Time
 	lastCode  string // SQLSTATE of the last FATAL of the server
 	stopDial  context.CancelFunc
-	leases    lease.Machine
+	leases    Leases
 	leaseID   uint64
 	holding   uint64 // number of the present or last holding
 	clean     cleanup
@@ -112,7 +123,7 @@ type Backend struct {
 
 // New makes the actor; the lane spawns it on loop with mailbox mb. It begins to dial when started.
 func New(id uint64, deps *Deps, loop eventloop.Loop, mb *eventloop.Mailbox, lane *actor.PID, slot *pool.Slot, target Target, epoch uint64) *Backend {
-	b := &Backend{ID: id, Slot: slot, deps: deps, loop: loop, mb: mb, lane: lane, target: target, epoch: epoch}
+	b := &Backend{ID: id, leases: deps.Leases(), Slot: slot, deps: deps, loop: loop, mb: mb, lane: lane, target: target, epoch: epoch}
 	b.timer.Fire = func() { b.system.Root.Send(b.self, cleanTimeout{}) }
 	return b
 }
@@ -204,7 +215,9 @@ func (b *Backend) Hold(h Holder) {
 	b.holder, b.phase = h, held
 	b.Tracker.Reset()
 	b.holding++
-	b.leaseEvent(lease.Held{Holder: b.holding})
+	if !b.leases.Hold(b.holding) {
+		b.deps.Log.Error().Uint64("backend", b.ID).Msg("lease: handed on with a cancel in flight")
+	}
 }
 
 // Release ends the holding: the holder hands the backend back to the lane (Checkin) in the same turn.
@@ -225,15 +238,7 @@ func (b *Backend) Release() {
 // rest makes the backend idle: its last holding is over.
 func (b *Backend) rest() {
 	b.phase = idle
-	b.leaseEvent(lease.Left{})
-}
-
-func (b *Backend) leaseEvent(ev lease.Event) {
-	for _, e := range b.leases.Step(b.loop.Now(), ev) {
-		if e.Kind == lease.Bug {
-			b.deps.Log.Error().Uint64("backend", b.ID).Msg("lease: impossible event")
-		}
-	}
+	b.leases.Leave()
 }
 
 // Write sends p to the server. It reports false when bytes stay queued: pause the client until ServerDrained.

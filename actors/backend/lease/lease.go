@@ -141,15 +141,11 @@ func (m *Machine) Step(now time.Time, ev Event) []Effect {
 		}
 		return m.end(now, e.ID, Uncertain)
 	case Held:
-		if m.holder != 0 || !m.MayBeHandedOn() {
-			// Handing it on now is the very thing this package prevents: no later holder may have it.
-			m.spoiled = true
-			m.holder = e.Holder
+		if !m.Hold(e.Holder) {
 			return m.bug()
 		}
-		m.holder = e.Holder
 	case Left:
-		m.holder = 0
+		m.Leave()
 		if m.spoiled {
 			return []Effect{{Kind: Spoiled}}
 		}
@@ -158,6 +154,18 @@ func (m *Machine) Step(now time.Time, ev Event) []Effect {
 	}
 	return nil
 }
+
+// Hold is Step(Held) without the allocation of the event: it runs once a transaction. It reports false if the backend may
+// not be handed on: then no later holder may have it either.
+func (m *Machine) Hold(holder uint64) bool {
+	ok := m.MayBeHandedOn()
+	m.spoiled = m.spoiled || !ok
+	m.holder = holder
+	return ok
+}
+
+// Leave is Step(Left), likewise.
+func (m *Machine) Leave() { m.holder = 0 }
 
 func (m *Machine) take(now time.Time, e Take) []Effect {
 	if m.find(e.ID) >= 0 {
