@@ -340,7 +340,7 @@ var app, reports = shard.PoolKey{Database: "app", ServerUser: "app_owner"}, shar
 // laneRows are the lanes of loop i: app on both loops, reports on the second.
 func laneRows(i int, now time.Time) []shard.LaneRow {
 	spec := &shard.PoolSpec{Mode: "transaction", Size: 7}
-	row := shard.LaneRow{Loop: i, Pool: app, Spec: spec, Clients: 3 + i, Waiting: i, OldestWait: time.Duration(i) * 2500 * time.Millisecond}
+	row := shard.LaneRow{Loop: i, Pool: app, Spec: spec, Clients: 3 + i, Waiting: 1 - i, OldestWait: time.Duration(1-i) * 2500 * time.Millisecond}
 	row.Stats = shard.Stats{Assignments: 100, Transactions: 90, Queries: 200, Received: 1000, Sent: 5000, TransactionTime: 3 * time.Second,
 		QueryTime: 2 * time.Second, WaitTime: time.Second, Logins: 5, Parses: 7, Binds: 8, Refused: 1, Dials: 4, DialFailures: 1, Losses: 1}
 	row.Stats.Wait.Observe(time.Millisecond)
