@@ -61,10 +61,6 @@ func (t *tree) start(ctx actor.Context) error {
 	if t.cancel, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &frontend.KeyTable{Log: s.log, Keys: keys} }, onLoop(0)...), "cancel"); err != nil {
 		return err
 	}
-	console := admin.NewConsole(s, s.log)
-	if t.admin, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return console }), "admin"); err != nil {
-		return err
-	}
 	for i, l := range loops {
 		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &shard.Lanes{Deps: t.laneDeps, Loop: l} }, onLoop(i)...), fmt.Sprintf("lanes-%d", i))
 		if err != nil {
@@ -72,7 +68,7 @@ func (t *tree) start(ctx actor.Context) error {
 		}
 		t.lanes = append(t.lanes, pid)
 	}
-	t.frontendDeps.Lanes, t.frontendDeps.Cancel, t.frontendDeps.Admin = t.lanes, t.cancel, t.admin
+	t.frontendDeps.Lanes, t.frontendDeps.Cancel = t.lanes, t.cancel
 	for i, l := range loops {
 		pid, err := ctx.SpawnNamed(frontend.SessionsProps(&frontend.Sessions{Deps: t.frontendDeps, Loop: l}), fmt.Sprintf("sessions-%d", i))
 		if err != nil {
@@ -80,6 +76,12 @@ func (t *tree) start(ctx actor.Context) error {
 		}
 		t.sessions = append(t.sessions, pid)
 	}
+	// The console looks at the actors above, and frontends send to it: it comes between them and the first client.
+	console := admin.NewConsole(s, s.log)
+	if t.admin, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return console }), "admin"); err != nil {
+		return err
+	}
+	t.frontendDeps.Admin = t.admin
 	listening := make(chan error, 1)
 	t.listener, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return newListener(s, first, listening) }, onLoop(0)...), "listener")
 	if err != nil {

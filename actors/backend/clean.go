@@ -38,8 +38,10 @@ func (b *Backend) startCleaning(m *Clean) {
 	}
 	b.phase = cleaning
 	b.clean = cleanup{step: draining, reset: m.Reset, limit: m.Limit}
-	b.loop.SetTimer(&b.timer, m.Limit)
-	if b.Tracker.Outstanding() > 0 && b.deps.CancelVanished() {
+	if !m.Patient {
+		b.loop.SetTimer(&b.timer, m.Limit)
+	}
+	if b.Tracker.Outstanding() > 0 && !m.Patient && b.deps.CancelVanished() {
 		b.clean.cancelled = true
 		b.takeCancel(nil, nil)
 	}
@@ -99,6 +101,9 @@ func (b *Backend) cleanNext() {
 	}
 	if !b.Tracker.AtRest() || !b.scanner.AtBoundary() {
 		return
+	}
+	if !b.timer.Armed() {
+		b.loop.SetTimer(&b.timer, b.clean.limit)
 	}
 	switch {
 	case b.leases.Spoiled():

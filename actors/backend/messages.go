@@ -15,6 +15,8 @@ type (
 	Clean struct {
 		Reset string
 		Limit time.Duration
+		// Patient: what is still running is neither cancelled nor limited in time.
+		Patient bool
 	}
 	// cleanTimeout says that Clean.Limit is over.
 	cleanTimeout struct{}

@@ -5,6 +5,7 @@ import (
 
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/pool"
+	"fencepost/admin"
 	"fencepost/pgerr"
 	"fencepost/wire"
 )
@@ -28,7 +29,10 @@ func (f *Frontend) request(p []byte) {
 		}
 		switch p[0] {
 		case 'd', 'c', 'f', 'H':
-			_, n, err := f.scanner.Next(p)
+			m, n, err := f.scanner.Next(p)
+			if err == nil {
+				err = allowed(&m)
+			}
 			if err != nil {
 				f.fail(pgerr.As(err))
 				return
@@ -124,6 +128,9 @@ func (f *Frontend) refuse(e *pgerr.Error) {
 func (f *Frontend) skip(p []byte) {
 	for len(p) > 0 {
 		m, n, err := f.scanner.Next(p)
+		if err == nil && m.First {
+			err = allowed(&m)
+		}
 		if err != nil {
 			f.fail(pgerr.As(err))
 			return
@@ -169,6 +176,9 @@ func (f *Frontend) cancelQuery(m *CancelQuery) {
 		m.Done()
 	case active:
 		f.cancelBackend(m.Done)
+	case console:
+		f.root.Send(f.deps.Admin, &admin.Interrupt{From: f.self})
+		m.Done()
 	default:
 		m.Done()
 	}

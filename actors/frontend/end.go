@@ -20,6 +20,13 @@ func (f *Frontend) vanish(err error) {
 	f.close(nil, why, true)
 }
 
+// terminate takes the client's goodbye. As a server would, what was sent before it is still carried out and answered.
+func (f *Frontend) terminate() {
+	f.terminated = true
+	f.conn.Pause()
+	f.done()
+}
+
 // finish ends the session with a last message, if any.
 func (f *Frontend) finish(e *pgerr.Error, why string) { f.close(e, why, false) }
 
@@ -61,6 +68,7 @@ func (f *Frontend) leavePool(was phase) {
 		f.root.Send(f.lane, &shard.Abandon{Checkout: &f.checkout})
 	}
 	if f.backend != nil {
+		f.checkin.Patient = f.terminated
 		f.giveBack(f.leftBehind())
 	}
 	if f.attached {

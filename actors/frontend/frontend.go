@@ -46,22 +46,23 @@ var phaseNames = [...]string{"login", "login", "idle", "waiting", "active", "act
 
 // Frontend is one client session. It lives on its loop: Receive and the callbacks of its socket run there, one at a time.
 type Frontend struct {
-	id       uint64
-	deps     *Deps
-	loop     eventloop.Loop
-	sessions *Sessions
-	self     *actor.PID
-	root     *actor.RootContext
-	mb       *eventloop.Mailbox
-	conn     eventloop.Conn
-	phase    phase
-	mode     Mode
-	bound    bool // the key table knows the key
-	attached bool // the lane counts this client
-	busy     bool // the console owes an answer
-	batch    bool // what is being skipped is an extended-protocol batch, which ends with Sync
-	txOpen   bool // between the first statement of a transaction and its end, for the statistics
-	scanner  wire.Scanner
+	id         uint64
+	deps       *Deps
+	loop       eventloop.Loop
+	sessions   *Sessions
+	self       *actor.PID
+	root       *actor.RootContext
+	mb         *eventloop.Mailbox
+	conn       eventloop.Conn
+	phase      phase
+	mode       Mode
+	bound      bool // the key table knows the key
+	terminated bool // the client has said Terminate; what it sent before is still being answered
+	attached   bool // the lane counts this client
+	busy       bool // the console owes an answer
+	batch      bool // what is being skipped is an extended-protocol batch, which ends with Sync
+	txOpen     bool // between the first statement of a transaction and its end, for the statistics
+	scanner    wire.Scanner
 
 	user, database string
 	route          *Route

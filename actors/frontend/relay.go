@@ -27,7 +27,7 @@ func (f *Frontend) relay(p []byte) {
 			if err != nil {
 				f.fail(pgerr.As(err))
 			} else {
-				f.vanish(nil)
+				f.terminate()
 			}
 			return
 		}
@@ -51,11 +51,23 @@ func (f *Frontend) sent(m *wire.Fragment) error {
 	case 'B':
 		f.stats.Binds++
 	}
-	if limit := wire.ClientMessageLimit(m.Type); m.Len > limit {
-		return pgerr.ProtocolViolation(fmt.Sprintf("invalid message length %d for message type %s", m.Len, printable(m.Type)))
+	if err := allowed(m); err != nil {
+		return err
 	}
 	if !f.backend.Tracker.Sent(m.Type) {
 		return pgerr.ProtocolViolation("unexpected message type " + printable(m.Type))
+	}
+	return nil
+}
+
+// allowed holds a message against PostgreSQL's limits for its type.
+func allowed(m *wire.Fragment) error {
+	limit := wire.ClientMessageLimit(m.Type)
+	switch {
+	case limit == 0:
+		return pgerr.ProtocolViolation("unexpected message type " + printable(m.Type))
+	case m.Len > limit:
+		return pgerr.ProtocolViolation(fmt.Sprintf("invalid message length %d for message type %s", m.Len, printable(m.Type)))
 	}
 	return nil
 }

@@ -51,6 +51,10 @@ func (f *Frontend) done() {
 	if !b.Tracker.AtRest() || !f.scanner.AtBoundary() || !b.AtBoundary() || b.Queued() > 0 {
 		return
 	}
+	if f.terminated {
+		f.vanish(nil)
+		return
+	}
 	if b.Tracker.Status() != 'I' {
 		if f.mode == Statement {
 			f.fail(pgerr.StatementMode())
@@ -71,7 +75,7 @@ func (f *Frontend) giveBack(c pool.Condition) {
 	b := f.backend
 	f.backend = nil
 	b.Release()
-	f.checkin = shard.Checkin{Backend: b, Condition: c}
+	f.checkin.Backend, f.checkin.Condition = b, c
 	f.root.Send(f.lane, &f.checkin)
 }
 

@@ -39,7 +39,9 @@ func (s *Sessions) Receive(ctx actor.Context) {
 	case *admin.DescribeClients:
 		rows := make([]admin.ClientRow, 0, s.count)
 		for f := s.first; f != nil; f = f.next {
-			rows = append(rows, f.row())
+			if !m.ConsoleOnly || f.phase == console {
+				rows = append(rows, f.row())
+			}
 		}
 		m.Reply <- rows
 	case *admin.Drain:

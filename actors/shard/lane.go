@@ -72,6 +72,7 @@ type member struct {
 	pid     *actor.PID
 	granted Granted
 	to      *actor.PID // who has the lease
+	patient bool       // of the last Checkin
 }
 
 type tick struct{}
@@ -242,7 +243,8 @@ func (l *Lane) execute(e pool.Effect) {
 	case pool.Dial:
 		l.dial(e.Slot)
 	case pool.Scrub:
-		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit})
+		m := e.Slot.Owner.(*member)
+		l.root.Send(m.pid, &backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit, Patient: m.patient})
 	case pool.Close:
 		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Close{Why: e.Why.String()})
 	case pool.WantPermits:
@@ -319,7 +321,7 @@ func (l *Lane) checkin(m *Checkin) {
 		c = pool.Dirty // it waits for the leases, then it is clean
 	}
 	if mem, ok := m.Backend.Slot.Owner.(*member); ok {
-		mem.to = nil
+		mem.to, mem.patient = nil, m.Patient
 	}
 	l.run(l.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
 }

@@ -120,17 +120,19 @@ func (p *Lanes) control(ctx actor.Context, m *Control) {
 	switch {
 	case m.Verb == Pause:
 		p.paused[m.Database] = true
-	case m.Verb == Resume && m.Database == "":
-		clear(p.paused)
 	case m.Verb == Resume:
 		delete(p.paused, m.Database)
 	}
 	n := 0
 	for k, e := range p.lanes {
-		if m.Database == "" || m.Database == k.Database {
-			ctx.Send(e.pid, controlLane{m.Verb})
-			n++
+		if m.Database != "" && m.Database != k.Database {
+			continue
 		}
+		if m.Verb == Resume && (p.paused[""] || p.paused[k.Database]) {
+			continue // paused by the other kind of PAUSE as well
+		}
+		ctx.Send(e.pid, controlLane{m.Verb})
+		n++
 	}
 	if m.Reply != nil {
 		m.Reply <- n

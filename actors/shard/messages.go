@@ -56,6 +56,7 @@ type (
 	Checkin struct {
 		Backend   *backend.Backend
 		Condition pool.Condition
+		Patient   bool // a dirty backend may take its time: its client said goodbye and meant what it had sent
 	}
 	// Describe asks for rows. Reply has room for every lane's answer; nobody waits on it inside an actor.
 	Describe struct{ Reply chan<- []LaneRow }

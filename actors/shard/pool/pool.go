@@ -55,6 +55,7 @@ type Slot struct {
 	since     time.Time // entered the present state
 	retire    bool      // to be closed instead of becoming idle again
 	lifeShare int64     // -100..100: where in the jitter of lifetime and idle timeout this backend stands
+	yielding  bool      // closing because another lane waits for its permit
 	index     int       // in Machine.slots
 }
 
@@ -98,7 +99,9 @@ type Machine struct {
 	permits int // held from the coordinator, slots included
 
 	warm     int // backends wanted although nobody waits
-	yield    int // backends to be closed as they come to rest, because other lanes wait for their permits
+	yield    int // permits other lanes wait for: as many backends are closed as they come to rest …
+	yielding int // … of which so many are closing
+	share    int // … as long as more than this are left
 	paused   bool
 	draining bool
 	failures int       // connects failed in a row

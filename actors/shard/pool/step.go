@@ -144,8 +144,9 @@ func (m *Machine) rest(now time.Time, s *Slot) {
 	switch {
 	case s.retire:
 		m.close(now, s, WhyRetired)
-	case m.yield > 0:
-		m.yield--
+	case m.yield > m.yielding && len(m.slots)-m.counts[Closing] > m.share:
+		m.yielding++
+		s.yielding = true
 		m.close(now, s, WhyYielded)
 	case m.draining && m.waiters.n == 0:
 		m.close(now, s, WhyDrained)
@@ -214,6 +215,13 @@ func (m *Machine) lost(now time.Time, s *Slot) {
 func (m *Machine) forget(now time.Time, s *Slot) {
 	m.counts[s.state]--
 	s.state = 0
+	switch {
+	case s.yielding:
+		m.yielding--
+		m.yield--
+	case m.yield > m.yielding: // this permit serves as well
+		m.yield--
+	}
 	last := len(m.slots) - 1
 	m.slots[s.index] = m.slots[last]
 	m.slots[s.index].index = s.index
@@ -255,7 +263,8 @@ func (m *Machine) giveUp(now time.Time, share int) {
 	switch {
 	case len(m.idle) > 0 && m.waiters.n == 0:
 		m.close(now, m.idle[0], WhyYielded)
-	case len(m.slots)-m.counts[Closing]-m.yield > max(share, 1):
+	case len(m.slots)-m.counts[Closing]-(m.yield-m.yielding) > max(share, 1):
+		m.share = max(share, 1)
 		m.yield++
 	}
 }
