@@ -256,13 +256,16 @@ func (b *Backend) Resume() { b.conn.Resume() }
 // AtBoundary reports whether the server's last message is complete.
 func (b *Backend) AtBoundary() bool { return b.scanner.AtBoundary() }
 
-// Usable reports whether an idle backend may be granted: alive, and no cancel can hit its next holder. If it was idle for more than the
-// running turn of the loop the socket is peeked at, which costs a system call.
+// peekAfter is how long a backend is trusted to be alive without a look: the loop hears of a closed socket within a turn.
+const peekAfter = 5 * time.Millisecond
+
+// Usable reports whether an idle backend may be granted: alive, and no cancel can hit its next holder. If it was idle for
+// peekAfter the socket is peeked at, which costs a system call.
 func (b *Backend) Usable() bool {
 	if b.phase != idle || !b.leases.MayBeHandedOn() {
 		return false
 	}
-	return b.idleSince == b.loop.Now() || b.conn.Alive()
+	return b.loop.Now().Sub(b.idleSince) < peekAfter || b.conn.Alive()
 }
 
 // Resting reports whether the backend is idle and nobody ever held it since it came to rest.

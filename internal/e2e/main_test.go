@@ -43,8 +43,12 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// program builds Fencepost, under the race detector if the tests run under it.
+// program builds Fencepost, under the race detector if the tests run under it. FENCEPOST_E2E_PROGRAM names one that is
+// built already.
 var program = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("FENCEPOST_E2E_PROGRAM"); path != "" {
+		return path, nil
+	}
 	path := filepath.Join(workDir, "fencepost")
 	args := []string{"build", "-o", path}
 	if raceDetector {
