@@ -1,0 +1,2 @@
+DROP TABLE item;
+DROP FUNCTION IF EXISTS fail(text);
