@@ -1,0 +1,293 @@
+// Package soak puts Fencepost under a mixed load of clients that work, fail, cancel and vanish, while its server
+// connections are terminated and its server restarted, and checks every answer.
+//
+// It uses nothing of Fencepost's but its program: it starts a real PostgreSQL and the real binary with a settings file,
+// and talks to both by the public protocol. docs/soak.md says what is done and what is checked.
+//
+//	soak.go       a run from its start to its end
+//	worker.go     a client: sessions (acts*.go, partings.go), sessions with pgx (pgx.go), visitors (visitors.go)
+//	session.go    a question and its answer; causes.go: which errors may happen
+//	saboteur.go   what is done to Fencepost and PostgreSQL
+//	watch.go      what is looked at every second; finish.go: at the end; memory.go: the rule for memory
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fencepost/internal/pgcluster"
+	"fencepost/soak/ledger"
+	"fencepost/soak/raw"
+)
+
+// ErrViolations says that something was seen that may not be.
+var ErrViolations = errors.New("there were violations")
+
+// ErrInterrupted says that the run was ended before its time.
+var ErrInterrupted = errors.New("interrupted")
+
+// run is one run.
+type run struct {
+	*tally
+	opts      Options
+	out       sync.Mutex // guards opts.Out
+	dir       string
+	dbs       []database
+	addr      string
+	node      *pgcluster.Node
+	product   *product
+	log       *logWatch
+	meter     raw.Meter // the load's connections
+	aside     raw.Meter // the console's
+	book      *ledger.Book
+	owners    owners
+	causes    causes
+	listeners listeners
+	lastBig   atomic.Int64
+	side      sync.WaitGroup  // what sessions leave behind
+	hard      context.Context // its end is the end of all waiting
+	abandon   context.CancelFunc
+	giveUp    func() // ends the load before its time
+	base      sample // before the load
+	settled   sample // after it
+	memories  []memoryResult
+	committed int // transactions of unknown outcome that were found
+	loadEnd   float64
+	once      sync.Map // violations that are noted once
+	files     atomic.Int64
+	workers   []*worker
+	sab       *saboteur
+	watch     *watcher
+}
+
+// violateOnce notes a violation of which one is enough.
+func (r *run) violateOnce(k kind, format string, args ...any) {
+	if _, before := r.once.LoadOrStore(format, true); !before {
+		r.violate(k, format, args...)
+	}
+}
+
+// How long the parts of a run may take that are not the load.
+const (
+	startLimit  = 3 * time.Minute  // with the build
+	stopClients = 30 * time.Second // nothing that clients wait for takes longer
+	finishLimit = 2 * time.Minute
+)
+
+// Run makes a run. It returns the report and, if anything was seen that may not be, ErrViolations; it has stopped all it
+// started. When ctx ends the load ends, what can still be checked is checked, and the error is ErrInterrupted.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	r := &run{opts: o, dbs: databases(), book: ledger.NewBook()}
+	r.tally = newTally(func(v violation) { r.say("VIOLATION %s: %s", v.Kind, short(v.Text, 3000)) })
+	r.log = newLogWatch(r.tally)
+	dir, err := os.MkdirTemp("", "fencepost-soak-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	r.dir = dir
+	stop, err := r.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hard, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	r.hard, r.abandon = hard, abandon
+	err = r.warmUp(ctx)
+	if err == nil {
+		interrupted := r.load(ctx)
+		r.finish()
+		if interrupted {
+			err = ErrInterrupted
+		}
+	}
+	if serr := stop(); serr != nil {
+		r.violate(processTrouble, "stop: %v", serr)
+	}
+	report := r.report()
+	if err == nil && report.Violations > 0 {
+		err = ErrViolations
+	}
+	if werr := r.write(report); werr != nil {
+		err = errors.Join(err, werr)
+	}
+	return report, err
+}
+
+// start starts PostgreSQL and Fencepost. stop ends both.
+func (r *run) start(ctx context.Context) (stop func() error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	path := r.opts.Binary
+	if path == "" {
+		r.say("building fencepost …")
+		if path, err = build(ctx, r.dir, r.opts.Race); err != nil {
+			return nil, err
+		}
+	}
+	r.say("starting PostgreSQL …")
+	cluster, err := startServer(ctx, r.opts.PostgreSQL, r.dbs)
+	if err != nil {
+		return nil, err
+	}
+	r.node = cluster.Primary()
+	stop = cluster.Stop
+	var admin string
+	if r.addr, err = freeAddr(); err == nil {
+		admin, err = freeAddr()
+	}
+	if err == nil {
+		r.product = &product{addr: r.addr, admin: admin, settings: filepath.Join(r.dir, "fencepost.toml")}
+		if err = r.writeSettings(smallPoolMin + 1); err == nil {
+			r.product, err = launch(ctx, path, r.product.settings, r.addr, admin, r.log)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	r.say("fencepost listens on %s, metrics on http://%s/metrics, PostgreSQL %s on %s", r.addr, admin, r.opts.PostgreSQL, r.node.Addr())
+	return func() error {
+		err := r.product.terminate(20 * time.Second)
+		return errors.Join(err, cluster.Stop())
+	}, nil
+}
+
+// warmUp has every pool used once and come to rest, so that what stays for ever (a lane for each pool) is there before
+// the first count.
+func (r *run) warmUp(ctx context.Context) error {
+	r.began = time.Now()
+	for i := range r.dbs {
+		for _, u := range users {
+			c, err := raw.Open(ctx, raw.Login{Addr: r.addr, User: u, Password: password(u), Database: r.dbs[i].name}, &r.aside)
+			if err != nil {
+				return fmt.Errorf("first login to %s as %s: %w", r.dbs[i].name, u, err)
+			}
+			err = c.Send(time.Now().Add(patience), query("SELECT 1"))
+			if err == nil {
+				_, err = c.Collect(time.Now().Add(patience), 1, nil)
+			}
+			c.Terminate()
+			if err != nil {
+				return fmt.Errorf("first query in %s as %s: %w", r.dbs[i].name, u, err)
+			}
+		}
+	}
+	if _, err := (&console{addr: r.addr, meter: &r.aside}).run(ctx, "SHOW POOLS"); err != nil {
+		return err
+	}
+	r.aside.CloseAll()
+	// Idle server connections are closed after server_idle_timeout; then nothing changes any more.
+	var before sample
+	for still := 0; still < 3; {
+		if !sleep(ctx, 500*time.Millisecond) {
+			return ErrInterrupted
+		}
+		s, err := r.look(ctx)
+		if err != nil {
+			return err
+		}
+		if s.Servers <= r.restingServers() && s.Goroutines == before.Goroutines && s.Actors == before.Actors && s.FDs == before.FDs {
+			still++
+		} else {
+			still = 0
+		}
+		before = s
+		if time.Since(r.began) > time.Minute {
+			return fmt.Errorf("fencepost does not come to rest before the load: %d server connections\n%s", s.Servers, r.clientsNow())
+		}
+	}
+	r.base = before
+	return nil
+}
+
+// restingServers is how many server connections stay open when nobody works (min_pool_size).
+func (r *run) restingServers() int {
+	n := 0
+	for _, d := range r.dbs {
+		n += d.minPoolSize * len(users)
+	}
+	return n
+}
+
+// load runs the clients, the saboteur and the watcher for the time of the run; true if it was cut short.
+func (r *run) load(ctx context.Context) (interrupted bool) {
+	r.began = time.Now()
+	soft, cancel := context.WithTimeout(ctx, r.opts.Duration)
+	defer cancel()
+	r.giveUp = cancel
+	r.watch = &watcher{r: r, suspect: map[string]time.Time{}}
+	r.sab = &saboteur{r: r, rng: r.source(1 << 32), console: &console{addr: r.addr, meter: &r.aside}, done: map[string]int{}}
+	var clients, others sync.WaitGroup
+	for i := range r.opts.Clients {
+		w := &worker{r: r, rng: r.source(uint64(i + 1)), soft: soft, id: i + 1}
+		r.workers = append(r.workers, w)
+		clients.Go(w.work)
+	}
+	if r.opts.Sabotage > 0 {
+		others.Go(func() { r.sab.work(soft) })
+	}
+	if r.opts.Restart > 0 {
+		others.Go(func() { r.sab.restarts(soft, r.source(1<<33)) })
+	}
+	looking, look := context.WithCancel(r.hard)
+	var watching sync.WaitGroup
+	watching.Go(func() { r.watch.work(looking) })
+	watching.Go(func() { r.progress(looking) })
+	<-soft.Done()
+	r.loadEnd = time.Since(r.began).Seconds()
+	r.say("the load ends: %d connections open", r.meter.Open.Load())
+	others.Wait() // whatever was paused or stopped runs again
+	r.leaveAll(&clients)
+	look()
+	watching.Wait()
+	return ctx.Err() != nil
+}
+
+// leaveAll waits until the clients are gone; those that still wait after a while are cut off.
+func (r *run) leaveAll(clients *sync.WaitGroup) {
+	gone := make(chan struct{})
+	go func() { // ends with the last client
+		clients.Wait()
+		r.side.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-time.After(stopClients):
+		var late []string
+		for _, w := range r.workers {
+			if what := w.now.Load(); what != nil {
+				late = append(late, *what)
+			}
+		}
+		r.violate(noAnswer, "%v after the end of the load are still at work: %s; %s", stopClients, strings.Join(late, "; "), r.clientsNow())
+		r.abandon()
+		r.meter.CloseAll()
+		<-gone
+	}
+	r.abandon()
+	r.meter.CloseAll()
+}
+
+// writeSettings writes Fencepost's settings file with the given size of the scarce pool.
+func (r *run) writeSettings(smallPool int) error {
+	text := settingsText(&r.opts, portOf(r.addr), r.product.admin, r.node.Addr(), r.dbs, smallPool)
+	return os.WriteFile(r.product.settings, []byte(text), 0o600)
+}
+
+// say prints a line.
+func (r *run) say(format string, args ...any) {
+	r.out.Lock()
+	defer r.out.Unlock()
+	fmt.Fprintf(r.opts.Out, format+"\n", args...)
+}
