@@ -147,17 +147,9 @@ func TestSuspendedActorGetsNoCallbacks(t *testing.T) {
 		r.write(far, []byte("data"))
 		r.read(far, 4<<20)
 		closeWrite(far)
-		masked := make(chan struct{})
-		var look func()
-		look = func() {
-			if c.has(inMasked) && c.has(drained) && c.has(hungUp) && len(r.l.(*loop).timers.withheld) == 1 {
-				close(masked)
-				return
-			}
-			r.l.Post(look)
-		}
-		r.l.Post(look)
-		get(t, masked)
+		r.awaitOn(func() bool {
+			return c.has(inMasked) && c.has(drained) && c.has(hungUp) && len(r.l.(*loop).timers.withheld) == 1
+		})
 		if len(events)+len(a.received) > 0 || fired || !timer.Armed() {
 			t.Fatalf("suspended: %d events, %d messages, timer fired %v", len(events), len(a.received), fired)
 		}
@@ -168,6 +160,31 @@ func TestSuspendedActorGetsNoCallbacks(t *testing.T) {
 		}
 		if !got["data"] || !got["drained"] || !got["EOF"] || !got["timer"] || get(t, a.received) != "message" {
 			t.Fatalf("resumed: %v", got)
+		}
+	})
+}
+
+// OnDrained that is withheld from a suspended actor is not said of a queue that has been filled again.
+func TestDrainedIsNotSaidOfAFullQueue(t *testing.T) {
+	rigs(t, Options{}, func(t *testing.T, r *rig) {
+		s := newSystem(t, r.l, actor.StopDirective)
+		defer s.stop()
+		const size = 4 << 20
+		queued := make(chan int, 10)
+		a := &session{}
+		a.drained = func(c Conn) { queued <- c.Queued() }
+		box, c, _, far := spawnSession(r, s, "a", a)
+		r.on(func() { box.PostSystemMessage(&actor.SuspendMailbox{}); c.Write(make([]byte, size)) })
+		r.read(far, size)
+		r.awaitOn(func() bool { return c.has(drained) })
+		r.on(func() { c.Write(make([]byte, size)); box.PostSystemMessage(&actor.ResumeMailbox{}) })
+		r.read(far, size)
+		if q := get(t, queued); q != 0 {
+			t.Fatalf("drained with %d bytes queued", q)
+		}
+		r.on(func() {})
+		if len(queued) > 0 {
+			t.Fatal("drained twice")
 		}
 	})
 }

@@ -57,6 +57,20 @@ func TestDetachAndAdopt(t *testing.T) {
 				t.Error("adopted twice")
 			}
 		})
+		on(second, func() {
+			if s, err = moved.Detach(); err != nil {
+				t.Error(err)
+			}
+		})
+		r.on(func() { // and back, as a new connection to its first loop
+			if _, err := r.l.Adopt(s, h("third "), nil); err != nil {
+				t.Error(err)
+			}
+		})
+		r.write(far, []byte("d"))
+		if s := get(t, got); s != "third d" {
+			t.Fatalf("got %q", s)
+		}
 	})
 }
 

@@ -13,7 +13,7 @@ const (
 	bufferSize = 64 << 10  // the loop's shared read buffer
 	turnBytes  = 256 << 10 // a connection's bytes per turn; then the others have theirs
 	drainLimit = 4096      // tasks run between two socket events
-	stopLimit  = 1 << 20   // tasks run at the end, in case they never end
+	stopLimit  = 100_000   // tasks run at the end before Post refuses, in case they would never end
 )
 
 // task is an entry of the run queue: a posted function or a mailbox that has messages.

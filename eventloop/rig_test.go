@@ -86,6 +86,22 @@ func (r *rig) connectOn(l Loop, h Handler, mb *Mailbox) (*conn, net.Conn) {
 
 func (r *rig) on(f func()) { on(r.l, f) }
 
+// awaitOn waits until f, which is called on the loop, is true.
+func (r *rig) awaitOn(f func() bool) {
+	r.t.Helper()
+	done := make(chan struct{})
+	var look func()
+	look = func() {
+		if f() {
+			close(done)
+			return
+		}
+		r.l.Post(look)
+	}
+	r.l.Post(look)
+	get(r.t, done)
+}
+
 // write writes from outside of the loop, to a peer that may be slow.
 func (r *rig) write(far net.Conn, b []byte) {
 	r.t.Helper()
