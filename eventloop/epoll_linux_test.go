@@ -134,7 +134,7 @@ func TestTurnIsBounded(t *testing.T) {
 func TestWriteErrorWithoutAnEvent(t *testing.T) {
 	for _, pause := range []bool{false, true} {
 		g := newGroup(t, Options{Kind: Epoll})
-		r := &rig{Group: g, t: t, l: g.Loop(0), kind: Epoll, pair: func(t testing.TB) (net.Conn, net.Conn) { a, b := tcpPair(t); return a, b }}
+		r := &rig{Group: g, t: t, l: g.Loop(0), kind: Epoll, pair: unixPair}
 		end := make(chan error, 2)
 		c, _ := r.connect(&hooks{closed: func(_ Conn, err error) { end <- err }}, nil)
 		r.on(func() {
