@@ -150,14 +150,16 @@ func (e *Engine) flush() {
 	}
 }
 
-// Notice sends a NoticeResponse.
+// Notice sends a NoticeResponse. PostgreSQL keeps neither notices nor errors back (send_message_to_frontend).
 func (e *Engine) Notice(text string) {
 	e.Send(&pgproto3.NoticeResponse{Severity: "NOTICE", SeverityUnlocalized: "NOTICE", Code: "00000", Message: text})
+	e.flush()
 }
 
 // error reports an error and aborts the transaction.
 func (e *Engine) error(err *Error) {
 	e.Send(&pgproto3.ErrorResponse{Severity: err.Severity, SeverityUnlocalized: err.Severity, Code: err.Code, Message: err.Message})
+	e.flush()
 	switch e.tx {
 	case implicit:
 		e.abort()

@@ -260,6 +260,7 @@ func (e *Engine) control(s *statement, p *portal) *Error {
 
 func (e *Engine) warn(code, text string) {
 	e.Send(&pgproto3.NoticeResponse{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: code, Message: text})
+	e.flush()
 }
 
 func (e *Engine) copyOut(s *statement) {
@@ -298,7 +299,6 @@ func (e *Engine) copyMessage(m pgproto3.FrontendMessage) (more bool) {
 	default:
 		e.error(fail("08P01", "unexpected message type during COPY from stdin"))
 		e.error(&Error{"FATAL", "08P01", "terminating connection because protocol synchronization was lost"})
-		e.flush()
 		return false
 	}
 	e.copying = false
