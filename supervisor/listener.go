@@ -50,7 +50,7 @@ func (l *listener) Receive(ctx actor.Context) {
 		}
 	case *actor.Stopped, *actor.Restarting:
 	default:
-		l.s.log.Error().Type("message", m).Msg("listener: unhandled message")
+		l.s.log.Error().Type("message_type", m).Msg("listener: unhandled message")
 	}
 }
 

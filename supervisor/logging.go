@@ -65,7 +65,7 @@ func (d *deadLetters) subscribe(system *actor.ActorSystem, log zerolog.Logger) {
 		n := d.count.Add(1)
 		now := time.Now().Unix()
 		if before := last.Load(); now-before >= 60 && last.CompareAndSwap(before, now) {
-			log.Debug().Type("message", dl.Message).Uint64("count", n).Msg("message to an actor that is gone")
+			log.Debug().Type("message_type", dl.Message).Uint64("count", n).Msg("message to an actor that is gone")
 		}
 	})
 }

@@ -99,7 +99,7 @@ func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Par
 }
 
 func (s *Fencepost) panicked(reason any, stack []byte) {
-	s.log.Error().Interface("reason", reason).Bytes("stack", stack).Msg("panic recovered")
+	s.log.Error().Str("reason", fmt.Sprint(reason)).Bytes("stack", stack).Msg("panic recovered")
 }
 
 // spawn starts the tree from the root down, the listener and the HTTP server last.

@@ -40,7 +40,7 @@ func (t *tree) Receive(ctx actor.Context) {
 		t.spawnShard(ctx, m.shard)
 	case *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
-		t.s.log.Error().Type("message", m).Msg("root: unhandled message")
+		t.s.log.Error().Type("message_type", m).Msg("root: unhandled message")
 	}
 }
 
@@ -117,7 +117,7 @@ type keepGoing struct{ log zerolog.Logger }
 func (k keepGoing) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, message any) {
 	name := child.Id[strings.LastIndexByte(child.Id, '/')+1:]
 	restart := strings.HasPrefix(name, "shard-") || strings.Contains(child.Id, "lanes-") && !strings.HasPrefix(name, "lanes-")
-	k.log.Error().Str("actor", child.Id).Interface("reason", reason).Type("message", message).Bool("restarted", restart).Msg("actor failed")
+	k.log.Error().Str("actor", child.Id).Str("reason", fmt.Sprint(reason)).Type("message_type", message).Bool("restarted", restart).Msg("actor failed")
 	if restart {
 		sup.RestartChildren(child)
 		return

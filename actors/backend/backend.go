@@ -146,7 +146,7 @@ func (b *Backend) Receive(ctx actor.Context) {
 		b.release()
 	case *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
-		b.deps.Log.Error().Type("message", m).Uint64("backend", b.ID).Msg("backend: unhandled message")
+		b.deps.Log.Error().Type("message_type", m).Uint64("backend", b.ID).Msg("backend: unhandled message")
 	}
 }
 

@@ -29,11 +29,16 @@ func (PasswordDialer) Cancel(remote net.Addr, key wire.CancelKey, limit time.Dur
 	if n, err := c.Write(wire.AppendCancelRequest(nil, key)); err != nil {
 		return CancelResult{Sent: n > 0, Timeout: isTimeout(err), Err: err}
 	}
-	// PostgreSQL answers nothing: the end of the stream, or a reset, is the close. A timeout is not.
-	if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+	// PostgreSQL answers nothing and ends the stream in order, having read the whole packet. Anything else, a reset too,
+	// may come from somebody in between who still has the packet.
+	switch _, err := io.Copy(io.Discard, c); {
+	case err == nil:
+		return CancelResult{Sent: true}
+	case isTimeout(err):
 		return CancelResult{Sent: true, Timeout: true, Err: errCancelUnanswered}
+	default:
+		return CancelResult{Sent: true, Err: err}
 	}
-	return CancelResult{Sent: true}
 }
 
 func isTimeout(err error) bool {

@@ -19,46 +19,55 @@ var (
 
 // OnData implements eventloop.Handler.
 func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
-	seen, err := b.scan(p)
-	if err != nil {
-		if !errors.Is(err, errGoodbye) {
-			b.deps.Log.Error().Err(err).Uint64("backend", b.ID).Str("host", b.target.Host).Msg("server protocol violation")
+	for len(p) > 0 && b.phase != gone {
+		seen, n, err := b.scan(p)
+		if err != nil {
+			if !errors.Is(err, errGoodbye) {
+				b.deps.Log.Error().Err(err).Uint64("backend", b.ID).Str("host", b.target.Host).Msg("server protocol violation")
+			}
+			b.end(false, err)
+			return
 		}
-		b.end(false, err)
-		return
-	}
-	switch b.phase {
-	case held:
-		b.holder.ServerData(p, seen)
-	case cleaning:
-		b.cleanProgress(seen)
+		switch b.phase {
+		case held:
+			b.holder.ServerData(p[:n], seen)
+		case cleaning:
+			b.cleanProgress(seen)
+		}
+		p = p[n:]
 	}
 }
 
-// scan notes every message in p in the tracker and picks up what concerns the connection itself.
-func (b *Backend) scan(p []byte) (seen Seen, err error) {
+// scan notes the messages in p in the tracker and picks up what concerns the connection itself. It stops behind a
+// ReadyForQuery after which nothing is owed: the holder may give the backend back there, and what follows is then not its
+// client's (a FATAL error of a server that ends, above all). n is how far it got.
+func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 	var f wire.Fragment
-	for len(p) > 0 {
-		n, err := b.scanner.Scan(p, &f)
+	for n < len(p) {
+		k, err := b.scanner.Scan(p[n:], &f)
 		if err != nil {
-			return seen, err
+			return seen, n, err
 		}
-		p = p[n:]
+		n += k
 		switch f.Type {
 		case 'D', 'd', 0:
 			continue // rows: nothing to note
 		case 'Z', 'S', 'E':
 			if err := b.whole(&f, &seen); err != nil {
-				return seen, err
+				return seen, n, err
+			}
+			if f.Type == 'Z' && f.Last && b.phase != idle && b.Tracker.Idle() {
+				seen.Boundary = true
+				return seen, n, nil
 			}
 		default:
 			if f.First && !b.received(f.Type) {
-				return seen, fmt.Errorf("%w: unexpected %q", errDesync, f.Type)
+				return seen, n, fmt.Errorf("%w: unexpected %q", errDesync, f.Type)
 			}
 		}
 	}
 	seen.Boundary = b.scanner.AtBoundary()
-	return seen, nil
+	return seen, n, nil
 }
 
 // received notes a message in the tracker. While nobody is served, only what servers say unasked is allowed.

@@ -59,7 +59,10 @@ func (f *Frontend) ask(p []byte) {
 	f.conn.Pause()
 	f.req++
 	f.requested = f.loop.Now()
-	co := &f.checkout
+	if f.checkout == nil {
+		f.checkout = new(shard.Checkout)
+	}
+	co := f.checkout
 	co.Req, co.From, co.Holder = f.req, f.self, f
 	co.Enqueued = f.requested
 	co.Deadline = time.Time{}
@@ -77,7 +80,7 @@ func (f *Frontend) granted(m *shard.Granted) {
 		return
 	}
 	if !m.Backend.Resting() { // it died while the grant was on its way
-		f.root.Send(f.lane, &shard.Spoiled{Backend: m.Backend, Checkout: &f.checkout})
+		f.root.Send(f.lane, &shard.Spoiled{Backend: m.Backend, Checkout: f.checkout})
 		return
 	}
 	f.backend = m.Backend
@@ -92,9 +95,13 @@ func (f *Frontend) granted(m *shard.Granted) {
 func (f *Frontend) activate() {
 	f.phase = active
 	f.txBegan, f.txOpen = f.loop.Now(), true
-	f.relay(f.conn.Held())
+	rest := f.relay(f.conn.Held())
 	if f.phase == active || f.phase == idle {
-		f.conn.Unhold()
+		if len(rest) > 0 {
+			f.conn.Hold(rest)
+		} else {
+			f.conn.Unhold()
+		}
 		if f.backend == nil || f.backend.Queued() == 0 {
 			f.conn.Resume()
 		}
@@ -169,7 +176,8 @@ func (f *Frontend) skip(p []byte) {
 func (f *Frontend) cancelQuery(m *CancelQuery) {
 	switch f.phase {
 	case waiting:
-		f.root.Send(f.lane, &shard.Abandon{Checkout: &f.checkout})
+		f.root.Send(f.lane, &shard.Abandon{Checkout: f.checkout})
+		f.checkout = nil
 		f.req++ // a grant that crosses it is given back
 		f.stats.QueueCancels++
 		f.refuse(pgerr.Canceled())

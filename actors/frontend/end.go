@@ -47,7 +47,7 @@ func (f *Frontend) close(e *pgerr.Error, why string, gone bool) {
 	}
 	f.logEnd(was, e, why)
 	if f.conn != nil {
-		if e != nil {
+		if e != nil && !f.midAnswer { // an error inside a message would be read as part of it
 			f.conn.Write(wire.AppendError(nil, e))
 		}
 		if e == nil && gone {
@@ -65,7 +65,7 @@ func (f *Frontend) stop() { f.root.Stop(f.self) }
 // leavePool gives back what the session has of its lane.
 func (f *Frontend) leavePool(was phase) {
 	if was == waiting {
-		f.root.Send(f.lane, &shard.Abandon{Checkout: &f.checkout})
+		f.root.Send(f.lane, &shard.Abandon{Checkout: f.checkout})
 	}
 	if f.backend != nil {
 		f.checkin.Patient = f.terminated

@@ -60,6 +60,7 @@ type Frontend struct {
 	terminated bool // the client has said Terminate; what it sent before is still being answered
 	attached   bool // the lane counts this client
 	busy       bool // the console owes an answer
+	midAnswer  bool // the last bytes sent to the client end inside a message
 	batch      bool // what is being skipped is an extended-protocol batch, which ends with Sync
 	txOpen     bool // between the first statement of a transaction and its end, for the statistics
 	scanner    wire.Scanner
@@ -75,8 +76,8 @@ type Frontend struct {
 	ending         *pgerr.Error // the session ends with it at the next transaction boundary
 	settled        []byte       // answers to the statements that carry the parameters
 
-	req      uint64 // of the checkout, attach or command under way
-	checkout shard.Checkout
+	req      uint64          // of the checkout, attach or command under way
+	checkout *shard.Checkout // nil until the first, and after one was abandoned: its memory may still be the lane's
 	checkin  shard.Checkin
 
 	connected  time.Time
@@ -123,7 +124,7 @@ func (f *Frontend) Receive(ctx actor.Context) {
 		f.sessions.remove(f)
 	case *actor.Restarting, *actor.Terminated:
 	default:
-		f.deps.Log.Error().Type("message", m).Uint64("client", f.id).Msg("frontend: unhandled message")
+		f.deps.Log.Error().Type("message_type", m).Uint64("client", f.id).Msg("frontend: unhandled message")
 	}
 }
 
@@ -131,7 +132,9 @@ func (f *Frontend) Receive(ctx actor.Context) {
 func (f *Frontend) OnData(_ eventloop.Conn, p []byte) {
 	switch f.phase {
 	case active:
-		f.relay(p)
+		if rest := f.relay(p); len(rest) > 0 {
+			f.conn.Hold(rest)
+		}
 	case idle:
 		f.request(p)
 	case login:

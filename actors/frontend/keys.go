@@ -79,6 +79,6 @@ func (t *KeyTable) Receive(ctx actor.Context) {
 		ctx.Send(pid, &CancelQuery{Done: m.Done})
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
-		t.Log.Error().Type("message", m).Msg("cancel: unhandled message")
+		t.Log.Error().Type("message_type", m).Msg("cancel: unhandled message")
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"fencepost/wire"
 )
 
-// relay forwards what the client sends to its backend, noting each message. p is not kept.
-func (f *Frontend) relay(p []byte) {
+// relay forwards what the client sends to its backend, noting each message. An incomplete header at the end is not
+// forwarded but returned, for the caller to hold: what is behind it may be something no server must get.
+func (f *Frontend) relay(p []byte) (tail []byte) {
 	b := f.backend
 	if b.Tracker.Outstanding() == 0 {
 		f.requested = f.loop.Now()
@@ -29,7 +30,12 @@ func (f *Frontend) relay(p []byte) {
 			} else {
 				f.terminate()
 			}
-			return
+			return nil
+		}
+		if m.Type == 0 {
+			f.scanner.Reset()
+			p, tail = p[:len(p)-len(rest)], rest
+			break
 		}
 		rest = rest[n:]
 	}
@@ -38,6 +44,7 @@ func (f *Frontend) relay(p []byte) {
 	if b.Tracker.Outstanding() == 0 {
 		f.done()
 	}
+	return tail
 }
 
 // sent notes a message about to be forwarded; an error if no client may send it.

@@ -14,6 +14,7 @@ func (f *Frontend) ServerData(p []byte, seen backend.Seen) {
 		return
 	}
 	f.stats.Sent += uint64(len(p))
+	f.midAnswer = !seen.Boundary
 	if !f.conn.Write(p) {
 		f.backend.Pause()
 	}

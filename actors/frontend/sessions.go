@@ -63,7 +63,7 @@ func (s *Sessions) Receive(ctx actor.Context) {
 		m.Reply <- s.kill(m.ID)
 	case *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
-		s.Deps.Log.Error().Type("message", m).Msg("sessions: unhandled message")
+		s.Deps.Log.Error().Type("message_type", m).Msg("sessions: unhandled message")
 	}
 }
 

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
@@ -17,6 +18,9 @@ type Budget struct {
 	hungry   []*actor.PID
 	reserved []*actor.PID
 	lanes    []*actor.PID
+
+	// welcome is what the pool's servers report, as the last login in any lane showed; nil before. Pools only.
+	welcome atomic.Pointer[Welcome]
 }
 
 // NewBudget makes a budget of limit permits; 0 means without limit.
@@ -65,7 +69,7 @@ func (b *Budget) Leave(lane *actor.PID) (next *actor.PID) {
 }
 
 // acquire takes one permit for lane. If there is none and it is needed now, the lane is remembered and those to ask for
-// one are returned, with the share each may keep; nobody if the lane was remembered already.
+// one are returned, with the share each may keep.
 func (b *Budget) acquire(lane *actor.PID, needed bool) (ok bool, ask []*actor.PID, share int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,12 +84,13 @@ func (b *Budget) acquire(lane *actor.PID, needed bool) (ok bool, ask []*actor.PI
 	if !needed {
 		return false, nil, 0
 	}
+	known := false
 	for _, h := range b.hungry {
-		if h.Equal(lane) {
-			return false, nil, 0
-		}
+		known = known || h.Equal(lane)
 	}
-	b.hungry = append(b.hungry, lane)
+	if !known {
+		b.hungry = append(b.hungry, lane)
+	}
 	for _, l := range b.lanes {
 		if !l.Equal(lane) {
 			ask = append(ask, l)

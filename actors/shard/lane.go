@@ -54,11 +54,12 @@ type Lane struct {
 	poolBud  *Budget
 	dbBud    *Budget
 	clients  int
-	pending  []*Attach // not answered: no server login has succeeded yet
-	welcome  *Welcome
+	pending  []*Attach    // not answered: no server login has succeeded yet
 	refusal  *pgerr.Error // why the last login failed; nil after a success
 	rejected bool         // … and it was the server that said so
 	attaches uint64       // Attach messages handled
+	stopped  bool         // its children are ending
+	askedAt  time.Time    // when other lanes were last asked for a permit
 	emptied  time.Time    // since when nobody uses the lane; zero while somebody does
 	effects  []pool.Effect
 	running  bool
@@ -92,7 +93,7 @@ func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane
 // after takes over from the lane that failed before it, nil for the first: its clients are still there.
 func (l *Lane) after(old *Lane) *Lane {
 	if old != nil {
-		l.clients, l.welcome, l.stats, l.attaches = old.clients, old.welcome, old.stats, old.attaches
+		l.clients, l.stats, l.attaches = old.clients, old.stats, old.attaches
 		if old.machine.Paused() {
 			l.machine.Step(time.Time{}, pool.Pause{})
 		}
@@ -103,6 +104,10 @@ func (l *Lane) after(old *Lane) *Lane {
 // Receive implements actor.Actor.
 func (l *Lane) Receive(ctx actor.Context) {
 	l.ctx = ctx
+	if l.stopped {
+		l.late(ctx.Message())
+		return
+	}
 	switch m := ctx.Message().(type) {
 	case *Checkout:
 		m.Owner = m
@@ -156,7 +161,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.stop()
 	case *actor.Stopped:
 	default:
-		l.deps.Log.Error().Type("message", m).Str("pool", l.name()).Msg("lane: unhandled message")
+		l.deps.Log.Error().Type("message_type", m).Str("pool", l.name()).Msg("lane: unhandled message")
 	}
 	l.arm()
 	l.ctx = nil
@@ -173,11 +178,22 @@ func (l *Lane) start() {
 	l.step(pool.Tick{})
 }
 
+// late answers what comes while the lane's children end.
+func (l *Lane) late(m any) {
+	root := l.ctx.ActorSystem().Root
+	switch m := m.(type) {
+	case *Checkout:
+		root.Send(m.From, &Refused{Req: m.Req, Err: pgerr.Shutdown()})
+	case *Attach:
+		root.Send(m.From, &AttachRefused{Req: m.Req, Err: pgerr.Shutdown()})
+	case *CancelLease:
+		m.Cancel.Done()
+	}
+}
+
 // stop refuses what waits and gives the permits back; the backends are children and close with the lane.
 func (l *Lane) stop() {
-	if l.root == nil {
-		return
-	}
+	l.stopped = true
 	l.loop.StopTimer(&l.timer)
 	l.interval = -1
 	for _, w := range l.machine.Shut() {
@@ -194,7 +210,6 @@ func (l *Lane) stop() {
 	l.tell(l.poolBud.Leave(l.self))
 	l.tell(l.dbBud.Leave(l.self))
 	l.deps.Budgets.Forget(l.key)
-	l.root = nil
 }
 
 // arm keeps a timer running while there is something that time can change.
@@ -376,8 +391,11 @@ func (l *Lane) acquire() bool {
 		}
 		l.tell(l.poolBud.release())
 	}
-	for _, p := range ask {
-		l.root.Send(p, giveUp{share})
+	if now := l.loop.Now(); len(ask) > 0 && now.Sub(l.askedAt) >= busyTick {
+		l.askedAt = now
+		for _, p := range ask {
+			l.root.Send(p, giveUp{share})
+		}
 	}
 	return false
 }

@@ -19,7 +19,7 @@ func (l *Lane) attach(m *Attach) {
 	l.emptied = time.Time{}
 	l.stats.Logins++
 	switch {
-	case l.welcome != nil:
+	case l.poolBud.welcome.Load() != nil:
 		l.answer(m)
 	case l.rejected && l.machine.Failing() && l.machine.BackingOff(l.loop.Now()):
 		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: l.refusal})
@@ -30,12 +30,17 @@ func (l *Lane) attach(m *Attach) {
 }
 
 func (l *Lane) answer(m *Attach) {
-	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Welcome: l.welcome, Stats: l.stats})
+	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Welcome: l.poolBud.welcome.Load(), Stats: l.stats})
 }
 
 func (l *Lane) detach(m *Detach) {
 	l.clients--
 	l.reclaim(m.From)
+	for _, w := range l.machine.Waiters() {
+		if w.Owner.(*Checkout).From.Equal(m.From) {
+			l.step(pool.Abandon{Waiter: w})
+		}
+	}
 	for i, a := range l.pending {
 		if a.Req == m.Req && a.From.Equal(m.From) {
 			l.pending = append(l.pending[:i], l.pending[i+1:]...)
@@ -53,7 +58,7 @@ func (l *Lane) opened(m *backend.Opened) {
 		l.step(pool.Reconnect{})
 		return
 	}
-	l.welcome = makeWelcome(l.deps.Backend.Names, m.Backend)
+	l.poolBud.welcome.Store(makeWelcome(l.deps.Backend.Names, m.Backend))
 	for _, a := range l.pending {
 		l.answer(a)
 	}
@@ -132,7 +137,7 @@ func (l *Lane) reload(spec *PoolSpec) {
 	l.tell(l.dbBud.spare())
 	l.step(pool.Configure{Config: spec.Limits})
 	if old.DBName != spec.DBName || old.Shard != spec.Shard {
-		l.welcome = nil
+		l.poolBud.welcome.Store(nil)
 		l.step(pool.Reconnect{})
 	}
 }

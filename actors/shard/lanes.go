@@ -76,7 +76,7 @@ func (p *Lanes) Receive(ctx actor.Context) {
 		}
 	case *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
-		p.Deps.Log.Error().Type("message", m).Msg("lanes: unhandled message")
+		p.Deps.Log.Error().Type("message_type", m).Msg("lanes: unhandled message")
 	}
 }
 

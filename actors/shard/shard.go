@@ -68,6 +68,6 @@ func (a *Actor) Receive(ctx actor.Context) {
 		}
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
-		a.Log.Error().Type("message", m).Str("shard", a.Shard.Name).Msg("shard: unhandled message")
+		a.Log.Error().Type("message_type", m).Str("shard", a.Shard.Name).Msg("shard: unhandled message")
 	}
 }

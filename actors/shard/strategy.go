@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"fmt"
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 )
@@ -13,6 +14,6 @@ type stopOnFailure struct{ log zerolog.Logger }
 
 // HandleFailure implements actor.SupervisorStrategy.
 func (s stopOnFailure) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, message any) {
-	s.log.Error().Str("actor", child.Id).Interface("reason", reason).Type("message", message).Msg("actor failed and is stopped")
+	s.log.Error().Str("actor", child.Id).Str("reason", fmt.Sprint(reason)).Type("message_type", message).Msg("actor failed and is stopped")
 	sup.StopChildren(child)
 }

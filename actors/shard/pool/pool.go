@@ -166,6 +166,15 @@ func (m *Machine) mine(s *Slot) bool {
 	return s != nil && s.state != 0 && s.index < len(m.slots) && m.slots[s.index] == s
 }
 
+// Waiters returns who waits, in order; nil if nobody does.
+func (m *Machine) Waiters() []*Waiter {
+	var all []*Waiter
+	for w := m.waiters.first; w != nil; w = w.next {
+		all = append(all, w)
+	}
+	return all
+}
+
 // Shut takes every waiter out of the queue, for a lane that ends. The caller answers them.
 func (m *Machine) Shut() []*Waiter {
 	var all []*Waiter
