@@ -137,6 +137,7 @@ func TestWriteErrorWithoutAnEvent(t *testing.T) {
 		r := &rig{Group: g, t: t, l: g.Loop(0), kind: Epoll, pair: unixPair}
 		end := make(chan error, 2)
 		c, _ := r.connect(&hooks{closed: func(_ Conn, err error) { end <- err }}, nil)
+		r.awaitOn(func() bool { return c.loop.count.Turns > 0 }) // the socket was announced as writable: no more events
 		r.on(func() {
 			if pause {
 				c.Pause()
