@@ -1,0 +1,333 @@
+package election
+
+import (
+	"fmt"
+	"slices"
+
+	"fencepost/role"
+)
+
+// identify learns the shard's system identifier if it is not known: from a host seen writable, of several the one whose
+// identifier most hosts share, else the first seen; or, if none is, from the agreement of all that answered, at least two
+// unless the shard has one host.
+func (m *Machine) identify() {
+	if m.floor.SystemID != 0 || m.waiting() {
+		return
+	}
+	var best *host
+	for _, h := range m.hosts {
+		if id := h.rec.Evidence().SystemID; id == 0 || !m.votes(h) || !h.rec.Electable(m.now, m.cfg.TTL) {
+			continue
+		}
+		if best == nil || m.better(h, best) {
+			best = h
+		}
+	}
+	if best != nil {
+		m.floor.SystemID = best.rec.Evidence().SystemID
+		m.reason("system identifier %d learnt from %s, which is writable", m.floor.SystemID, best.Host)
+	} else if m.floor.SystemID = m.agreed(); m.floor.SystemID != 0 {
+		m.reason("system identifier %d learnt from the agreement of the hosts", m.floor.SystemID)
+	}
+	if m.floor.SystemID != 0 {
+		m.dissent()
+	}
+}
+
+func (m *Machine) better(h, than *host) bool {
+	a, b := m.supporters(h.rec.Evidence().SystemID), m.supporters(than.rec.Evidence().SystemID)
+	return a > b || a == b && h.writable.Before(than.writable)
+}
+
+func (m *Machine) supporters(id uint64) (n int) {
+	for _, h := range m.hosts {
+		if h.rec.Last().SystemID == id {
+			n++
+		}
+	}
+	return n
+}
+
+// agreed is the identifier that all hosts which told one have in common; 0 if there is none.
+func (m *Machine) agreed() (id uint64) {
+	told, all := 0, 0
+	for _, h := range m.hosts {
+		if h.Role != Any {
+			all++
+		}
+		switch last := h.rec.Last().SystemID; {
+		case last == 0:
+			continue
+		case id != 0 && id != last:
+			return 0
+		default:
+			id = last
+			told++
+		}
+	}
+	if told < min(2, all) {
+		return 0
+	}
+	return id
+}
+
+// dissent refuses hosts whose last answer was another cluster's, once the shard's is known.
+func (m *Machine) dissent() {
+	for _, h := range m.hosts {
+		if id := h.rec.Last().SystemID; id != 0 && id != m.floor.SystemID {
+			m.on(h.Host, "", func(h *host) { m.refuseForeign(h, h.rec.Last()) })
+		}
+	}
+}
+
+// votes reports whether the host can be elected by its role or at least raises the floor.
+func (m *Machine) votes(h *host) bool { return h.Role == Auto || h.Role == Primary }
+
+// raise lifts the floor to the highest timeline seen out of recovery.
+func (m *Machine) raise() {
+	for _, h := range m.hosts {
+		if m.votes(h) && m.floor.SystemID != 0 && h.out.SystemID == m.floor.SystemID && h.out.Timeline > m.floor.Timeline {
+			m.floor.Timeline = h.out.Timeline
+			m.reason("%s was seen out of recovery on timeline %d", h.Host, h.out.Timeline)
+		}
+	}
+}
+
+// electable reports whether the role of a host lets it be elected.
+func (m *Machine) electable(h *host) bool {
+	if h.Role == Auto {
+		return !slices.ContainsFunc(m.hosts, func(h *host) bool { return h.Role == Primary })
+	}
+	return h.Role == Primary
+}
+
+// objection says why the host cannot be the primary, leaving aside how good its evidence is; "" if it can.
+func (m *Machine) objection(h *host) string {
+	o := h.rec.Evidence()
+	switch s := h.rec.Strength(m.now, m.cfg.TTL); {
+	case !m.electable(h):
+		return "its role does not allow it"
+	case s == role.Demoted, s == role.None:
+		return h.rec.Why(m.now, m.cfg.TTL)
+	case o.SystemID != m.floor.SystemID:
+		return fmt.Sprintf("its system identifier is %d, not %d", o.SystemID, m.floor.SystemID)
+	case m.floor.SystemID == 0 && !o.NoTimelines:
+		return "the system identifier of the shard is not known"
+	case o.NoTimelines && m.floor.Timeline > 0:
+		return fmt.Sprintf("it has no timeline, and the shard was on timeline %d", m.floor.Timeline)
+	case o.Timeline < m.floor.Timeline:
+		return fmt.Sprintf("its timeline %d is below %d, on which the shard has been", o.Timeline, m.floor.Timeline)
+	}
+	return ""
+}
+
+// decide elects.
+func (m *Machine) decide() {
+	if m.static() {
+		return
+	}
+	if m.elected != nil {
+		if why := m.objection(m.elected); why != "" {
+			m.unseat(why)
+		}
+	}
+	if m.waiting() {
+		m.settleConflict(nil)
+		return
+	}
+	if m.elected != nil {
+		m.challenge()
+	} else {
+		m.choose()
+	}
+}
+
+// static elects the first host of role any if nobody takes part in the election.
+func (m *Machine) static() bool {
+	var first *host
+	for _, h := range m.hosts {
+		if m.votes(h) {
+			return false
+		}
+		if h.Role == Any && first == nil {
+			first = h
+		}
+	}
+	if first == nil {
+		return false
+	}
+	if m.elected != first {
+		m.reason("%s is the shard's host, whatever its role", first.Host)
+	}
+	m.elected = first
+	m.settleConflict(nil)
+	return true
+}
+
+func (m *Machine) unseat(why string) {
+	m.reason("%s is no longer the primary: %s", m.elected.Host, why)
+	m.elected = nil
+}
+
+func (m *Machine) seat(h *host) {
+	o := h.rec.Evidence()
+	if o.NoTimelines {
+		m.reason("%s is writable", h.Host)
+	} else {
+		m.reason("%s is writable on timeline %d", h.Host, o.Timeline)
+	}
+	m.elected = h
+}
+
+// challenge asks whether the elected host stays. All others that could be elected are on its own timeline: the floor rose
+// to any higher one before, and it would not be here.
+func (m *Machine) challenge() {
+	rivals := m.proven(m.elected)
+	if m.doubted(m.elected) {
+		if len(rivals) > 0 && m.silent(m.elected) {
+			m.yield(rivals)
+			return
+		}
+		m.settleConflict(nil)
+		return
+	}
+	rivals = slices.DeleteFunc(rivals, func(h *host) bool { return sameServer(h, m.elected) })
+	if len(rivals) == 0 {
+		m.settleConflict(nil)
+		return
+	}
+	rivals = append([]*host{m.elected}, rivals...)
+	if m.cfg.TwoWriters == Refuse {
+		m.unseat("another server is writable on its timeline, and on_two_writers = refuse")
+	}
+	m.settleConflict(rivals)
+}
+
+// yield lets the elected host, doubted and gone, go in favour of the one other server proven.
+func (m *Machine) yield(rivals []*host) {
+	if !oneServer(rivals) {
+		if m.cfg.TwoWriters == Refuse {
+			m.unseat("several other servers are writable on its timeline, and on_two_writers = refuse")
+		}
+		m.settleConflict(rivals)
+		return
+	}
+	if m.elected.gone {
+		m.unseat("its address is gone, and another host is writable")
+	} else {
+		m.unseat(fmt.Sprintf("nothing was heard from it for %v, and another host is writable", m.cfg.UnhealthyAfter))
+	}
+	m.seat(rivals[0])
+	m.settleConflict(nil)
+}
+
+// silent reports whether the host's address left DNS, or nothing was heard from it for too long.
+func (m *Machine) silent(h *host) bool {
+	return h.gone || !m.now.Before(h.rec.Heard().Add(m.cfg.UnhealthyAfter))
+}
+
+// choose elects when nobody is elected.
+func (m *Machine) choose() {
+	top := m.best(m.proven(nil))
+	if len(top) == 0 {
+		top = m.best(m.fresh())
+		if len(top) > 0 && oneServer(top) {
+			m.seat(top[0])
+		}
+		m.settleConflict(nil)
+		return
+	}
+	rivals := m.stillThere(top)
+	if oneServer(rivals) {
+		m.seat(top[0])
+		m.settleConflict(nil)
+		return
+	}
+	if m.cfg.TwoWriters == Sitting {
+		for _, h := range top {
+			if h.Host == m.last {
+				m.seat(h)
+			}
+		}
+	}
+	m.settleConflict(rivals)
+}
+
+// proven are the hosts but one that could be elected and are proven, in the order of the list.
+func (m *Machine) proven(but *host) (hosts []*host) {
+	for _, h := range m.hosts {
+		if h != but && m.objection(h) == "" && !m.doubted(h) {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// fresh are the hosts that could be elected although they are in doubt.
+func (m *Machine) fresh() (hosts []*host) {
+	for _, h := range m.hosts {
+		if m.objection(h) == "" && h.rec.Electable(m.now, m.cfg.TTL) {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// best are those on the highest timeline.
+func (m *Machine) best(hosts []*host) (top []*host) {
+	for _, h := range hosts {
+		switch t := h.rec.Evidence().Timeline; {
+		case len(top) == 0 || t > top[0].rec.Evidence().Timeline:
+			top = []*host{h}
+		case t == top[0].rec.Evidence().Timeline:
+			top = append(top, h)
+		}
+	}
+	return top
+}
+
+// stillThere adds to the hosts proven those that were in conflict with them before and have not gone since: that one of
+// two writers is slow to answer for a moment does not make the other one the primary.
+func (m *Machine) stillThere(top []*host) []*host {
+	rivals := slices.Clone(top)
+	for _, name := range m.conflict.Hosts {
+		h := m.find(name)
+		if h == nil || slices.Contains(top, h) || m.objection(h) != "" || m.silent(h) {
+			continue
+		}
+		if h.rec.Evidence().Timeline == top[0].rec.Evidence().Timeline {
+			rivals = append(rivals, h)
+		}
+	}
+	return rivals
+}
+
+// settleConflict says that there is one between the hosts, or none, if that is new.
+func (m *Machine) settleConflict(hosts []*host) {
+	if len(hosts) == 0 {
+		if len(m.conflict.Hosts) > 0 {
+			m.emit(ConflictOver{})
+		}
+		m.conflict = Conflict{}
+		return
+	}
+	c := Conflict{Timeline: hosts[0].rec.Evidence().Timeline}
+	for _, h := range hosts {
+		c.Hosts = append(c.Hosts, h.Host)
+	}
+	slices.Sort(c.Hosts)
+	if m.elected != nil {
+		c.Elected = m.elected.Host
+	}
+	if !m.conflict.same(c.Hosts, c.Timeline, c.Elected) {
+		m.emit(c)
+	}
+	m.conflict = c
+}
+
+// oneServer reports whether all the hosts are addresses of one server.
+func oneServer(hosts []*host) bool {
+	return !slices.ContainsFunc(hosts, func(h *host) bool { return h != hosts[0] && !sameServer(h, hosts[0]) })
+}
+
+func sameServer(a, b *host) bool { return a.rec.Evidence().SameServer(b.rec.Evidence()) }

@@ -1,0 +1,331 @@
+// Package election chooses the primary of a shard from what its monitors and backends observed. It is pure: events in,
+// effects out; the shard actor executes the effects.
+package election
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"fencepost/role"
+)
+
+// Role is what a host may be in the election.
+type Role uint8
+
+// The roles.
+const (
+	Auto    Role = iota // takes part
+	Primary             // the only one that may be elected (where several are named, one of them), still checked
+	Replica             // never elected, never raises the floor
+	Any                 // no check at all: not in the election, unless no host is Auto or Primary: then the first one is elected
+)
+
+var roleNames = [...]string{"auto", "primary", "replica", "any"}
+
+func (r Role) String() string {
+	if int(r) < len(roleNames) {
+		return roleNames[r]
+	}
+	return fmt.Sprintf("invalid(%d)", uint8(r))
+}
+
+// HostConfig is a host of the shard.
+type HostConfig struct {
+	Host role.Host
+	Role Role
+	Name string // as configured, for people; several hosts may have one name
+}
+
+func (h HostConfig) String() string { return fmt.Sprintf("%s %s", h.Host, h.Role) }
+
+// TwoWriters is what is done when two servers are proven writable on one timeline.
+type TwoWriters uint8
+
+// The policies.
+const (
+	Sitting TwoWriters = iota // the elected one stays; with none elected nobody is
+	Refuse                    // nobody is elected
+)
+
+func (t TwoWriters) String() string {
+	switch t {
+	case Sitting:
+		return "sitting"
+	case Refuse:
+		return "refuse"
+	}
+	return fmt.Sprintf("invalid(%d)", uint8(t))
+}
+
+// Config are the settings.
+type Config struct {
+	TTL            time.Duration // how long evidence is proof (evidence_ttl); zero: not at all, nobody is ever elected
+	UnhealthyAfter time.Duration // silence after which a doubted primary yields to another one on its timeline
+	FirstWait      time.Duration // how long the first election waits for hosts that have neither answered nor failed
+	TwoWriters     TwoWriters
+	SystemID       uint64 // of the shard's cluster (system_identifier); 0: learnt
+}
+
+// Defaults are the settings where none are given.
+func Defaults() Config {
+	return Config{TTL: 3 * time.Second, UnhealthyAfter: 10 * time.Second, FirstWait: time.Second}
+}
+
+// View is what the shard has decided. It is immutable.
+type View struct {
+	Epoch   uint64
+	Elected role.Host // "": nobody
+	Floor   role.Floor
+	Why     string    // what led to this view
+	Since   time.Time // when Elected became what it is
+	// Evidence on which Elected was chosen, or which it had when the floor rose last. Asked is zero if nobody is elected,
+	// or without evidence (role any).
+	Evidence role.Observation
+}
+
+func (v View) String() string {
+	elected := string(v.Elected)
+	if elected == "" {
+		elected = "nobody"
+	}
+	return fmt.Sprintf("epoch %d elected %s floor %d/%d/%d", v.Epoch, elected, v.Floor.SystemID, v.Floor.Generation, v.Floor.Timeline)
+}
+
+// host is a host of the list with what is known about it.
+type host struct {
+	HostConfig
+	rec      role.Record
+	answered bool             // or failed, since it was added and since the last FORGET
+	gone     bool             // its address left DNS
+	foreign  bool             // its last answer was another cluster's
+	writable time.Time        // when it was first seen writable; zero: never
+	out      role.Observation // out of recovery, on the highest timeline; Asked zero: none
+}
+
+// Machine is the election of one shard.
+type Machine struct {
+	cfg       Config
+	hosts     []*host // in the order of the list
+	floor     role.Floor
+	elected   *host
+	last      role.Host // elected last, in this generation
+	view      View
+	now       time.Time
+	waitUntil time.Time // the first election waits for hosts that have not answered
+	forgotten time.Time // of the last FORGET: what was asked before it is not about this generation
+	inDoubt   bool      // Doubt was said of the elected host
+	conflict  Conflict
+
+	// Of the step being made.
+	effects []Effect
+	reasons []string
+	rose    string // why doubt about the elected host rose
+	lately  bool   // only by lateness: the probe is under way
+}
+
+// New starts an election. floor is what a state file kept, or zero; last the view published before a restart of the
+// shard's actor, or nil: its floor is kept, and its primary stays, in doubt, if it is in the list. The effects this has
+// come with those of the first Step.
+func New(now time.Time, cfg Config, hosts []HostConfig, floor role.Floor, last *View) *Machine {
+	m := &Machine{cfg: cfg, floor: floor, now: now}
+	if last != nil {
+		m.view = *last
+		if last.Floor.SystemID == floor.SystemID || last.Floor.Generation < floor.Generation {
+			m.floor = last.Floor.Merge(floor)
+		} else {
+			m.floor = last.Floor
+		}
+	}
+	if cfg.SystemID != 0 && m.floor.SystemID != cfg.SystemID {
+		m.floor = role.Floor{SystemID: cfg.SystemID, Generation: m.floor.Generation}
+	}
+	if m.view.Since.IsZero() {
+		m.view.Since = now
+	}
+	m.replace(hosts)
+	if last != nil {
+		m.restore(*last)
+	}
+	m.reason("started")
+	m.settle()
+	return m
+}
+
+// restore seats the primary of the last view again, in doubt.
+func (m *Machine) restore(last View) {
+	h := m.find(last.Elected)
+	if h == nil || last.Evidence.Host != h.Host || last.Floor.Generation != m.floor.Generation {
+		return
+	}
+	h.rec.Observe(last.Evidence.Asked, m.cfg.TTL, last.Evidence)
+	h.rec.Doubt(m.now, "the shard was restarted")
+	h.rec.Hear(m.now)
+	m.elected, m.last = h, h.Host
+}
+
+// Step takes one event in. The effects belong to the caller. Time never runs backwards: a now before the last one is
+// taken for the last one.
+func (m *Machine) Step(now time.Time, ev Event) []Effect {
+	if now.After(m.now) {
+		m.now = now
+	}
+	m.take(ev)
+	m.settle()
+	effects := m.effects
+	m.effects = nil
+	return effects
+}
+
+func (m *Machine) take(ev Event) {
+	switch e := ev.(type) {
+	case Observed:
+		m.observed(e.Observation)
+	case Late:
+		m.on(e.Host, "late probe", func(h *host) { m.lately = h.rec.Late(m.now, m.cfg.TTL) })
+	case Lost:
+		if !e.Expected {
+			m.on(e.Host, "loss", func(h *host) { h.rec.Lost(m.at(e.At), "a connection to it was lost") })
+		}
+	case Refused:
+		m.on(e.Host, "refused connect", func(h *host) { m.refused(h, e) })
+	case Failed:
+		m.on(e.Host, "failure", func(h *host) { h.answered = true; h.rec.Fail(m.at(e.At), e.Why) })
+	case Heard:
+		m.on(e.Host, "sign of life", func(h *host) { h.rec.Hear(m.at(e.At)) })
+	case Hint:
+		m.on(e.Host, "hint", func(h *host) { h.rec.Doubt(m.at(e.At), e.Why) })
+	case AddressGone:
+		m.on(e.Host, "address", func(h *host) { h.gone = true })
+	case AddressBack:
+		m.on(e.Host, "address", func(h *host) { h.gone = false })
+	case Hosts:
+		m.replace(e.List)
+	case Forget:
+		m.forget(e.Generation)
+	case FloorClaim:
+		m.emit(ClaimRefused{e.Host, "claims of other members are not followed"})
+	case Configure:
+		m.configure(e.Config)
+	case Tick:
+	default:
+		m.bug("unknown event %v", ev)
+	}
+}
+
+func (m *Machine) emit(e Effect)               { m.effects = append(m.effects, e) }
+func (m *Machine) bug(format string, a ...any) { m.emit(Bug{fmt.Sprintf(format, a...)}) }
+func (m *Machine) reason(format string, a ...any) {
+	m.reasons = append(m.reasons, fmt.Sprintf(format, a...))
+}
+
+// at is when something happened: now if it is not known, and never later than now.
+func (m *Machine) at(t time.Time) time.Time {
+	if t.IsZero() || t.After(m.now) {
+		return m.now
+	}
+	return t
+}
+
+func (m *Machine) find(name role.Host) *host {
+	for _, h := range m.hosts {
+		if h.Host == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// on applies f to a host and says what that did to its evidence.
+func (m *Machine) on(name role.Host, what string, f func(*host)) {
+	h := m.find(name)
+	if h == nil {
+		m.emit(Stale{name, what + " of a host that is not in the list"})
+		return
+	}
+	before, doubt := h.rec.Strength(m.now, m.cfg.TTL), h.rec.Doubts()
+	f(h)
+	after := h.rec.Strength(m.now, m.cfg.TTL)
+	if after == role.Demoted && (before == role.Proven || before == role.Doubted) {
+		f, cause, _ := h.rec.Demotion()
+		m.emit(Demoted{h.Host, cause, f.Why})
+	}
+	if d := h.rec.Doubts(); h == m.elected && d != doubt {
+		m.rose = d.Why
+	}
+}
+
+// View is the present decision.
+func (m *Machine) View() View { return m.view }
+
+// InDoubt reports whether a write grant on the elected host needs a fence, why, and for how long it has been so for that
+// reason. Doubt that others raised before they told is over when this says so after a step.
+func (m *Machine) InDoubt() (why string, doubted bool) {
+	if !m.inDoubt {
+		return "", false
+	}
+	return m.elected.rec.Why(m.now, m.cfg.TTL), true
+}
+
+// settle draws the conclusions of a step.
+func (m *Machine) settle() {
+	m.identify()
+	m.raise()
+	before := m.elected
+	m.decide()
+	m.publish()
+	m.tellDoubt(m.elected != before)
+	if m.elected == nil && before != nil {
+		for _, h := range m.hosts {
+			if m.votes(h) {
+				m.emit(ProbeNow{h.Host})
+			}
+		}
+	}
+	m.reasons, m.rose, m.lately = nil, "", false
+}
+
+func (m *Machine) publish() {
+	v := m.view
+	v.Elected = ""
+	v.Evidence = role.Observation{}
+	if m.elected != nil {
+		v.Elected, v.Evidence = m.elected.Host, m.elected.rec.Evidence()
+		m.last = m.elected.Host
+	}
+	v.Floor = m.floor
+	if v.Elected == m.view.Elected && v.Floor == m.view.Floor && m.view.Epoch > 0 {
+		return
+	}
+	v.Epoch++
+	v.Why = strings.Join(m.reasons, "; ")
+	if v.Elected != m.view.Elected {
+		v.Since = m.now
+	}
+	m.emit(ViewChanged{View: v, Previous: m.view, Reason: v.Why})
+	m.view = v
+}
+
+// tellDoubt says whether the elected host is in doubt, if that is new.
+func (m *Machine) tellDoubt(elected bool) {
+	if m.elected == nil {
+		m.inDoubt = false
+		return
+	}
+	doubted := m.doubted(m.elected)
+	if doubted && (!m.inDoubt || elected || m.rose != "") {
+		again := m.inDoubt && !elected
+		m.emit(Doubt{m.elected.Host, m.elected.rec.Why(m.now, m.cfg.TTL), again})
+		if !m.lately {
+			m.emit(ProbeNow{m.elected.Host})
+		}
+	}
+	if !doubted && m.inDoubt {
+		m.emit(DoubtOver{m.elected.Host})
+	}
+	m.inDoubt = doubted
+}
+
+func (m *Machine) doubted(h *host) bool {
+	return h.Role != Any && h.rec.Strength(m.now, m.cfg.TTL) != role.Proven
+}

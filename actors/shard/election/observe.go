@@ -1,0 +1,187 @@
+package election
+
+import (
+	"fmt"
+	"time"
+
+	"fencepost/pgerr"
+	"fencepost/role"
+)
+
+// observed takes an answer in.
+func (m *Machine) observed(o role.Observation) {
+	if o.Source == role.Gossip {
+		m.emit(ClaimRefused{o.Host, "what another member saw is not evidence"})
+		return
+	}
+	m.on(o.Host, "observation", func(h *host) {
+		switch {
+		case o.Asked.IsZero(), o.Asked.After(m.now), !o.Answered.IsZero() && o.Answered.Before(o.Asked):
+			m.bug("an observation of %s was asked at an impossible time", h.Host)
+			if o.Verdict == role.Writable {
+				o.Verdict = role.Unknown
+			}
+			o.Asked, o.Answered = m.now, m.now
+		case !m.forgotten.IsZero() && !o.Asked.After(m.forgotten):
+			m.emit(Stale{h.Host, "observation asked for before FORGET"})
+			return
+		}
+		h.answered = true
+		if o.SystemID != 0 && m.floor.SystemID != 0 && o.SystemID != m.floor.SystemID {
+			m.refuseForeign(h, o)
+			return
+		}
+		if o.SystemID != 0 {
+			h.foreign = false
+		}
+		h.rec.Observe(m.now, m.cfg.TTL, o)
+		if o.Verdict == role.Writable && h.writable.IsZero() && o.Lacks() == "" {
+			h.writable = m.now
+		}
+		if o.Verdict.OutOfRecovery() && (o.SystemID != h.out.SystemID || o.Timeline > h.out.Timeline) {
+			h.out = o
+		}
+	})
+}
+
+func (m *Machine) refuseForeign(h *host, o role.Observation) {
+	h.rec.ObserveForeign(m.now, o)
+	if !h.foreign {
+		m.emit(Foreign{h.Host, o.SystemID, m.floor.SystemID})
+	}
+	h.foreign = true
+}
+
+// refused demotes a host that refuses its reconnect right after a loss. A server that lets nobody in for another reason,
+// such as too many connections or a wrong password, is alive: that is no more than a failure.
+func (m *Machine) refused(h *host, e Refused) {
+	h.answered = true
+	switch {
+	case e.Code != "" && e.Code != pgerr.CannotConnectNow:
+		h.rec.Hear(m.at(e.At))
+		h.rec.Fail(m.at(e.At), "it refused a connection with "+e.Code)
+	case !e.AfterLoss:
+		h.rec.Fail(m.at(e.At), refusal(e.Code))
+	default:
+		h.rec.RefusedAfterLoss(m.at(e.At), refusal(e.Code)+" right after one was lost")
+	}
+}
+
+func refusal(code string) string {
+	if code == "" {
+		return "it refused a connection"
+	}
+	return "it refused a connection with " + code
+}
+
+// replace takes a new list of hosts in. Hosts that stay keep what is known about them.
+func (m *Machine) replace(list []HostConfig) {
+	var hosts []*host
+	old := m.hosts
+	m.hosts = nil
+	for _, c := range list {
+		if twin := m.find(c.Host); twin != nil { // one server under two names
+			if c.Role == Replica {
+				twin.Role = Replica
+			}
+			continue
+		}
+		m.hosts = old
+		h := m.find(c.Host)
+		if h == nil {
+			h = &host{}
+		}
+		h.HostConfig = c
+		hosts = append(hosts, h)
+		m.hosts = hosts
+	}
+	m.hosts = hosts
+	for _, h := range hosts {
+		if !h.answered && h.Role != Any {
+			m.wait(h)
+		}
+	}
+	if m.elected != nil && m.find(m.elected.Host) == nil {
+		m.reason("%s is no longer a host of the shard", m.elected.Host)
+		m.elected = nil
+	}
+}
+
+// wait lets the first election wait for a host.
+func (m *Machine) wait(h *host) {
+	m.waitUntil = m.now.Add(m.cfg.FirstWait)
+	m.emit(ProbeNow{h.Host})
+}
+
+// forget begins a new generation, or the same one for another cluster.
+func (m *Machine) forget(generation uint64) {
+	if generation == 0 {
+		generation = m.floor.Generation + 1
+	}
+	if generation <= m.floor.Generation {
+		m.emit(Stale{"", fmt.Sprintf("FORGET of generation %d in generation %d", generation, m.floor.Generation)})
+		return
+	}
+	m.restart(role.Floor{SystemID: m.cfg.SystemID, Generation: generation})
+	m.reason("FORGET: generation %d begins", generation)
+}
+
+func (m *Machine) restart(floor role.Floor) {
+	m.floor, m.forgotten = floor, m.now
+	m.elected, m.last = nil, ""
+	for _, h := range m.hosts {
+		heard := h.rec.Heard()
+		*h = host{HostConfig: h.HostConfig, gone: h.gone}
+		h.rec.Hear(heard)
+		if h.Role != Any {
+			m.wait(h)
+		}
+	}
+}
+
+func (m *Machine) configure(cfg Config) {
+	m.cfg = cfg
+	if cfg.SystemID != 0 && cfg.SystemID != m.floor.SystemID {
+		if m.floor.SystemID == 0 {
+			m.floor.SystemID = cfg.SystemID
+			m.reason("the system identifier was set to %d", cfg.SystemID)
+			m.dissent()
+			return
+		}
+		m.restart(role.Floor{SystemID: cfg.SystemID, Generation: m.floor.Generation})
+		m.reason("the system identifier was set to %d", cfg.SystemID)
+	}
+}
+
+// waiting reports whether the first election still waits for somebody.
+func (m *Machine) waiting() bool {
+	if !m.now.Before(m.waitUntil) {
+		return false
+	}
+	for _, h := range m.hosts {
+		if !h.answered && h.Role != Any {
+			return true
+		}
+	}
+	return false
+}
+
+// Next is when a Tick can change something if nothing else happens before: zero if never.
+func (m *Machine) Next(now time.Time) time.Time {
+	var next time.Time
+	add := func(t time.Time) {
+		if t.After(now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if m.waiting() {
+		add(m.waitUntil)
+	}
+	for _, h := range m.hosts {
+		add(h.rec.Expires(now, m.cfg.TTL))
+		if h == m.elected || len(m.conflict.Hosts) > 0 {
+			add(h.rec.Heard().Add(m.cfg.UnhealthyAfter))
+		}
+	}
+	return next
+}

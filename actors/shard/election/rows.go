@@ -1,0 +1,73 @@
+package election
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"fencepost/role"
+)
+
+// HostRow is what is known about a host, for people. It is a copy.
+type HostRow struct {
+	Host     role.Host
+	Name     string // as configured
+	Role     Role   // as configured
+	Elected  bool
+	Strength role.Strength
+	// Last answer, whatever it said; Asked is zero if there was none. Evidence is the last writable one.
+	Last, Evidence role.Observation
+	Age            time.Duration // of Last, since it was asked for; meaningless without it
+	Cause          role.Cause    // of the demotion, if Strength is Demoted
+	Why            string        // why Strength is not Proven, as "it ..."; "" if it is
+	Objection      string        // why it cannot be elected whatever its strength, as "its ..." or "it ..."; "" if it can
+	Failure        role.Fact     // the last loss, failed connect or senseless answer
+	Heard          time.Time     // when it sent something last; zero: never
+	Foreign        bool          // of another cluster: not to be used for reads either
+	AddressGone    bool
+	Pending        bool // it has neither answered nor failed yet
+}
+
+// Hosts are all hosts in the order of the list.
+func (m *Machine) Hosts(now time.Time) []HostRow {
+	rows := make([]HostRow, 0, len(m.hosts))
+	for _, h := range m.hosts {
+		last := h.rec.Last()
+		row := HostRow{
+			Host: h.Host, Name: h.Name, Role: h.Role, Elected: h == m.elected, Strength: h.rec.Strength(now, m.cfg.TTL),
+			Last: last, Evidence: h.rec.Evidence(), Age: now.Sub(last.Asked), Why: h.rec.Why(now, m.cfg.TTL),
+			Objection: m.objection(h), Failure: h.rec.Failure(), Heard: h.rec.Heard(), Foreign: h.foreign, AddressGone: h.gone,
+			Pending: !h.answered,
+		}
+		if row.Strength == role.Demoted {
+			_, row.Cause, _ = h.rec.Demotion()
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Explain says what is known about each host that could be the primary, for the error of who waits for one.
+func (m *Machine) Explain(now time.Time) string {
+	var parts []string
+	for _, h := range m.hosts {
+		if !m.votes(h) {
+			continue
+		}
+		why := m.objection(h)
+		if why == "" {
+			why = h.rec.Why(now, m.cfg.TTL)
+		}
+		if why == "" {
+			why = "it is writable"
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s", h.Host, why))
+	}
+	if len(m.conflict.Hosts) > 0 {
+		parts = append(parts, "several servers are writable on one timeline (on_two_writers)")
+	}
+	if parts == nil {
+		return "no host of the shard could be its primary"
+	}
+	return strings.Join(parts, "; ")
+}
