@@ -1,0 +1,231 @@
+package health
+
+import (
+	"time"
+
+	"fencepost/pgerr"
+	"fencepost/role"
+)
+
+func (m *Machine) take(ev Event) {
+	switch e := ev.(type) {
+	case Connected:
+		h := m.keep(e.Host)
+		h.conns++
+		h.heard = m.now
+	case Disconnected:
+		m.disconnected(e)
+	case ConnectFailed:
+		m.connectFailed(e)
+	case Heard:
+		h := m.keep(e.Host)
+		h.heard = later(h.heard, m.at(e.At))
+	case MonitorState:
+		m.monitor(e)
+	case MonitorAnswered:
+		m.answered(e)
+	case Proven:
+		if m.sane(e.Host, e.Asked) {
+			h := m.keep(e.Host)
+			h.proven, h.heard = later(h.proven, e.Asked), m.now
+		}
+	case Elected:
+		m.elect(e.Host)
+	case ShutdownNotice:
+		m.announced(e)
+	case ShutdownConfirmed:
+		if e.Host == m.last && !m.notice.at.IsZero() {
+			m.fail("its shutdown was announced, and it is in recovery")
+		}
+	case SourceSaysFailover:
+		if e.Host == m.last && e.Host != "" {
+			m.fail(e.Why)
+		}
+	case HostGone:
+		if e.Host != m.last {
+			delete(m.hosts, e.Host)
+		}
+	case Configure:
+		m.cfg = e.Config
+	case Tick:
+	default:
+		m.bug("unknown event %v", ev)
+		m.suspect(m.now, "an event that cannot happen")
+	}
+}
+
+// sane reports whether an answer can have been asked for when it says it was.
+func (m *Machine) sane(host role.Host, asked time.Time) bool {
+	if asked.IsZero() || asked.After(m.now) {
+		m.bug("an answer of %s was asked for at an impossible time", host)
+		return false
+	}
+	return true
+}
+
+// A server that ends a session because it was idle, or too long in a transaction, does as it was told.
+func ordinary(code string) bool {
+	return code == pgerr.IdleSessionTimeout || code == pgerr.IdleInTransactionTimeout || code == pgerr.TransactionTimeout
+}
+
+func (m *Machine) disconnected(e Disconnected) {
+	h := m.keep(e.Host)
+	if h.conns == 0 {
+		m.bug("a connection to %s ended that was not there", e.Host)
+		e.Expected = false
+	} else {
+		h.conns--
+	}
+	at := m.at(e.At)
+	old := m.state == Unhealthy && (e.Opened.IsZero() || !e.Opened.After(m.since))
+	if e.Expected || ordinary(e.Code) {
+		if e.Host == m.last && old && m.total > m.lost {
+			m.total--
+		}
+		return
+	}
+	h.loss = later(h.loss, at)
+	if e.Host != m.last {
+		return
+	}
+	if m.state == Healthy {
+		m.suspect(at, "a connection to it was lost")
+		m.total, m.lost = h.conns+1, 1
+		return
+	}
+	m.bar = later(m.bar, at)
+	if old && m.lost < m.total {
+		m.lost++
+	}
+}
+
+// connectFailed: a server that gives a reason of its own is alive.
+func (m *Machine) connectFailed(e ConnectFailed) {
+	h := m.keep(e.Host)
+	at := m.at(e.At)
+	if e.Code != "" && e.Code != pgerr.CannotConnectNow {
+		h.heard = later(h.heard, at)
+		return
+	}
+	h.loss = later(h.loss, at)
+	if e.Host == m.last {
+		m.suspect(at, "a connect to it failed")
+	}
+}
+
+// suspect makes a healthy shard Unhealthy, and in any other lets only what is asked for from now on end that.
+func (m *Machine) suspect(at time.Time, why string) {
+	m.bar = later(m.bar, at)
+	if m.state == Healthy {
+		m.total, m.lost = m.of(m.last).conns, 0
+		m.enter(Unhealthy, "%s: %s", m.last, why)
+	}
+}
+
+// fail gives the host elected last up.
+func (m *Machine) fail(why string) {
+	m.bar = later(m.bar, m.now)
+	m.notice = notice{}
+	if m.state != Failover {
+		m.enter(Failover, "%s: %s", m.last, why)
+	}
+}
+
+func (m *Machine) elect(name role.Host) {
+	m.elected = name != ""
+	switch {
+	case name == "":
+		if m.last != "" {
+			m.suspect(m.now, "it is no longer the primary, and nobody else is")
+		}
+	case m.last == "":
+		m.last = name
+		m.bar = m.of(name).loss
+	case name != m.last:
+		if m.state != Failover {
+			m.enter(Failover, "%s: %s was elected instead", m.last, name)
+		}
+		m.last, m.notice = name, notice{}
+		m.bar = m.of(name).loss
+	}
+}
+
+func (m *Machine) monitor(e MonitorState) {
+	if e.Kind > MonitorLogin {
+		m.bug("monitor of %s: %s", e.Host, e.Kind)
+		return
+	}
+	h := m.keep(e.Host)
+	h.monitor = e.Kind
+	if e.Kind == MonitorLogin {
+		h.heard = m.now
+	}
+	if e.Host == m.last {
+		m.confirm()
+	}
+}
+
+func (m *Machine) answered(e MonitorAnswered) {
+	if !m.sane(e.Host, e.Asked) {
+		return
+	}
+	h := m.keep(e.Host)
+	h.monitorAsked, h.heard, h.monitor = later(h.monitorAsked, e.Asked), m.now, MonitorUp
+}
+
+func (m *Machine) announced(e ShutdownNotice) {
+	if e.Code != pgerr.AdminShutdown && e.Code != pgerr.CrashShutdown {
+		m.bug("shutdown notice with %s", e.Code)
+		return
+	}
+	if e.Host != m.last || e.Host == "" {
+		return
+	}
+	m.notice = notice{m.now, e.Code, e.Monitor && (m.notice.at.IsZero() || m.notice.monitor)}
+	m.confirm()
+}
+
+// confirm gives the host up if its shutdown was announced and its monitor found it so. One session that an operator
+// terminated gets the same notice as all do at a shutdown; if it was the monitor's, its loss confirms nothing.
+func (m *Machine) confirm() {
+	k := m.of(m.last).monitor
+	switch {
+	case m.notice.at.IsZero():
+	case k == MonitorRefused, k == MonitorReset, k == MonitorStarting, k == MonitorLost && !m.notice.monitor:
+		m.fail("its shutdown was announced (" + m.notice.code + "), and its monitor: " + k.String())
+	}
+}
+
+// settle draws the conclusions of a step.
+func (m *Machine) settle() {
+	h := m.of(m.last)
+	if !m.notice.at.IsZero() && h.monitorAsked.After(m.notice.at) {
+		m.notice = notice{} // the monitor was answered after it
+	}
+	if m.state == Healthy && !m.now.Before(h.heard.Add(m.cfg.UnhealthyAfter)) {
+		m.suspect(m.now, "nothing was heard from it for "+m.cfg.UnhealthyAfter.String())
+	}
+	if m.state != Healthy && m.elected && m.wellHeard(h) {
+		m.total, m.lost = 0, 0
+		m.enter(Healthy, "%s is proven after the last loss", m.last)
+		return
+	}
+	if m.state == Unhealthy && m.last != "" && m.given(h) {
+		m.fail("most of its connections are lost, and its monitor: " + h.monitor.String())
+	}
+}
+
+// wellHeard reports whether the host is proven by something asked for after the last loss, and its monitor hears it. A
+// monitor that the server does not let in cannot: then a client's fence is enough.
+func (m *Machine) wellHeard(h *host) bool {
+	if !h.proven.After(m.bar) {
+		return false
+	}
+	return h.monitor == MonitorLogin || h.monitor == MonitorUp && h.monitorAsked.After(m.bar)
+}
+
+// given reports whether enough is lost for long enough.
+func (m *Machine) given(h *host) bool {
+	return !m.now.Before(m.since.Add(m.cfg.MinTime)) && h.monitor.Down() &&
+		float64(m.lost) >= m.cfg.DisconnectRatio*float64(m.total)
+}
