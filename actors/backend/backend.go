@@ -43,6 +43,7 @@ type Holder interface {
 type Seen struct {
 	Ready    int  // ReadyForQuery messages
 	Params   bool // a tracked parameter changed: Backend.Params is new
+	Rows     bool // rows or COPY data
 	Failed   bool // an ErrorResponse
 	Boundary bool // the chunk ends at a message boundary
 }

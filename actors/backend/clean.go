@@ -88,6 +88,11 @@ func (b *Backend) cleanProgress(seen Seen) {
 		b.end(false, errors.New("the reset query failed"))
 		return
 	}
+	if seen.Rows && !b.timer.Armed() {
+		// Patience is for statements that do something; rows have nobody to read them any more. PostgreSQL, too, fails
+		// as soon as it cannot send.
+		b.loop.SetTimer(&b.timer, b.clean.limit)
+	}
 	if b.clean.step == draining {
 		b.endRequests() // a COPY may have begun, or an error skip to a Sync, after the client had left
 	}

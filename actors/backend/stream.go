@@ -50,8 +50,9 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 		}
 		n += k
 		switch f.Type {
-		case 'D', 'd', 0:
-			continue // rows: nothing to note
+		case 'D', 'd':
+			seen.Rows = true
+		case 0:
 		case 'Z', 'S', 'E':
 			if err := b.whole(&f, &seen); err != nil {
 				return seen, n, err

@@ -74,6 +74,33 @@ type (
 	}
 )
 
+// Messages to Names, from the shard that owns it.
+type (
+	// Watch gives the names to follow, "host:port" each, instead of those before. What is known of the ones that stay is
+	// kept, and not reported again.
+	Watch struct{ Names []string }
+	// Refresh asks for a look at a name now, or right behind the one under way: after a loss, or before a connect. A name
+	// that is not watched is ignored. Only a change is answered.
+	Refresh struct{ Name string }
+)
+
+// Messages from Names to its shard.
+type (
+	// Resolved gives the addresses of a name, sorted and each once: when they are first known, when they change, and
+	// after Unresolved. There is at least one.
+	Resolved struct {
+		Name  string
+		Hosts []role.Host
+	}
+	// Unresolved says that a name has no answer since now: on the first failure, and when Slow changes. What Resolved said
+	// before still holds; nothing is known of the addresses but that the question was not answered.
+	Unresolved struct {
+		Name string
+		Slow bool // no answer in time, as opposed to an answer that says no
+		Err  error
+	}
+)
+
 // Kind is how a host is reached or not.
 type Kind uint8
 
