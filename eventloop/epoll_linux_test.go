@@ -137,7 +137,7 @@ func TestWriteErrorWithoutAnEvent(t *testing.T) {
 		r := &rig{Group: g, t: t, l: g.Loop(0), kind: Epoll, pair: unixPair}
 		end := make(chan error, 2)
 		c, _ := r.connect(&hooks{closed: func(_ Conn, err error) { end <- err }}, nil)
-		r.awaitOn(func() bool { return c.loop.count.Turns > 0 }) // the socket was announced as writable: no more events
+		r.awaitOn(func() bool { return c.loop.count.Turns > 0 }) // the socket was announced as writable
 		r.on(func() {
 			if pause {
 				c.Pause()
@@ -145,6 +145,9 @@ func TestWriteErrorWithoutAnEvent(t *testing.T) {
 			if err := unix.Shutdown(int(c.fd), unix.SHUT_WR); err != nil {
 				t.Error(err)
 			}
+		})
+		r.awaitOn(func() bool { return c.loop.count.Turns > 1 }) // and as changed: no more events
+		r.on(func() {
 			c.Write([]byte("x"))
 			c.Write([]byte("dropped"))
 		})
