@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/rs/zerolog"
 
+	"fencepost/actors/backend/lease"
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/pool"
 	"fencepost/config"
@@ -342,7 +343,9 @@ func laneRows(i int, now time.Time) []shard.LaneRow {
 	spec := &shard.PoolSpec{Mode: "transaction", Size: 7}
 	row := shard.LaneRow{Loop: i, Pool: app, Spec: spec, Clients: 3 + i, Waiting: 1 - i, OldestWait: time.Duration(1-i) * 2500 * time.Millisecond}
 	row.Stats = shard.Stats{Assignments: 100, Transactions: 90, Queries: 200, Received: 1000, Sent: 5000, TransactionTime: 3 * time.Second,
-		QueryTime: 2 * time.Second, WaitTime: time.Second, Logins: 5, Parses: 7, Binds: 8, Refused: 1, Dials: 4, DialFailures: 1, Losses: 1}
+		QueryTime: 2 * time.Second, WaitTime: time.Second, Logins: 5, Parses: 7, Binds: 8, Refused: 1, Dials: 4, DialFailures: 1, Losses: 1, QueueCancels: 2}
+	row.Stats.Cancels[lease.Delivered], row.Stats.Cancels[lease.TimedOut] = 3, 1
+	row.Stats.CancelLease.Observe(time.Millisecond)
 	row.Stats.Wait.Observe(time.Millisecond)
 	row.Stats.Query.Observe(time.Millisecond)
 	row.Stats.Transaction.Observe(time.Millisecond)

@@ -176,14 +176,19 @@ func addStats(to *shard.Stats, s *shard.Stats) {
 		{&to.Assignments, s.Assignments}, {&to.Transactions, s.Transactions}, {&to.Queries, s.Queries},
 		{&to.Received, s.Received}, {&to.Sent, s.Sent}, {&to.Logins, s.Logins}, {&to.Parses, s.Parses}, {&to.Binds, s.Binds},
 		{&to.Refused, s.Refused}, {&to.Dials, s.Dials}, {&to.DialFailures, s.DialFailures}, {&to.Losses, s.Losses},
+		{&to.QueueCancels, s.QueueCancels}, {&to.IdleCancels, s.IdleCancels},
 	} {
 		*c.to += c.n
+	}
+	for o, n := range s.Cancels {
+		to.Cancels[o] += n
 	}
 	to.TransactionTime += s.TransactionTime
 	to.QueryTime += s.QueryTime
 	to.WaitTime += s.WaitTime
 	for _, h := range [...]struct{ to, h *metrics.Histogram }{
 		{&to.Wait, &s.Wait}, {&to.Query, &s.Query}, {&to.Transaction, &s.Transaction},
+		{&to.CancelLease, &s.CancelLease},
 	} {
 		h.to.Merge(h.h)
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"fencepost/actors/backend/lease"
 	"fencepost/actors/shard/pool"
 	"fencepost/eventloop"
 	"fencepost/metrics"
@@ -130,6 +131,7 @@ var poolColumns = []poolColumn{
 
 	{name: "wait_seconds", typ: metrics.Distribution, help: "Wait of clients for a server connection.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.Wait }},
 	{name: "query_seconds", typ: metrics.Distribution, help: "Duration of queries.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.Query }},
+	{name: "cancel_lease_seconds", typ: metrics.Distribution, help: "How long cancels kept a server connection from the next client.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.CancelLease }},
 	{name: "transaction_seconds", typ: metrics.Distribution, help: "Duration of transactions.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.Transaction }},
 }
 
@@ -165,5 +167,22 @@ func poolFamilies(all []*poolRow) []metrics.Family {
 		servers.Samples = append(servers.Samples, metrics.Sample{Labels: []string{p.key.Database, p.key.ServerUser, "being_canceled"},
 			Value: float64(p.beingCanceled)})
 	}
-	return append(families, servers)
+	return append(families, servers, cancelFamily(all))
+}
+
+// cancelFamily counts cancels by what became of them. Those of outcome timed_out ran into cancel_ack_timeout.
+func cancelFamily(all []*poolRow) metrics.Family {
+	f := metrics.Family{Name: "pool_cancels_total", Type: metrics.Counter, Labels: []string{"database", "user", "outcome"},
+		Help: "Cancels by outcome: sent to a server (delivered, not_sent, uncertain, timed_out), dropped because the client had left, or of a client in the queue or idle."}
+	for _, p := range all {
+		add := func(outcome string, n uint64) {
+			f.Samples = append(f.Samples, metrics.Sample{Labels: []string{p.key.Database, p.key.ServerUser, outcome}, Value: float64(n)})
+		}
+		for o, n := range p.stats.Cancels {
+			add(lease.Outcome(o).String(), n)
+		}
+		add("queue", p.stats.QueueCancels)
+		add("idle", p.stats.IdleCancels)
+	}
+	return f
 }
