@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -78,9 +79,11 @@ func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Par
 	}
 	s := &Fencepost{log: log, parts: parts, version: version, path: cfg.Path, budgets: shard.NewBudgets(), shards: map[string]*shard.Shard{},
 		ending: make(chan admin.Shutdown, 8), stopped: make(chan struct{})}
-	// Idle sessions hold little memory and steady traffic allocates nothing: a heap target close to the live heap costs
-	// no CPU and keeps the process small.
-	debug.SetGCPercent(50)
+	if os.Getenv("GOGC") == "" {
+		// Idle sessions hold little memory and steady traffic allocates nothing: a heap target close to the live heap
+		// costs no CPU and keeps the process small.
+		debug.SetGCPercent(50)
+	}
 	g, err := eventloop.NewGroup(eventloop.Options{Kind: eventloop.Kind(cfg.Fencepost.EventLoop), Loops: cfg.Fencepost.EventLoops, Panicked: s.panicked, Escalated: s.panicked})
 	if err != nil {
 		return nil, err

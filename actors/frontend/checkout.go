@@ -118,11 +118,11 @@ func (f *Frontend) refused(m *shard.Refused) {
 }
 
 func (f *Frontend) refuse(e *pgerr.Error) {
-	f.logError(e)
 	if e.Disposition() == pgerr.End {
 		f.fail(e)
 		return
 	}
+	f.logError(e)
 	f.conn.Write(wire.AppendError(nil, e))
 	f.scanner.Reset()
 	f.phase = skipping

@@ -80,6 +80,9 @@ func (s *Sessions) admit(ctx actor.Context, m *Admit) {
 	})
 	if err != nil {
 		s.Deps.Clients.Add(-1)
+		if s.first != nil && s.first.id == id {
+			s.remove(s.first)
+		}
 		m.Socket.Close()
 		s.Deps.Log.Error().Err(err).Msg("spawn frontend")
 	}
