@@ -1,0 +1,44 @@
+package backend
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Cancelling is the number of cancels on their way. Until there is none the backend must be cleaned before it is granted.
+func (b *Backend) Cancelling() int { return b.leases.InFlight() }
+
+// Spoiled reports whether a cancel may arrive at any time: the backend must be closed.
+func (b *Backend) Spoiled() bool { return b.leases.Spoiled() }
+
+// Host is the configured host the backend was opened to.
+func (b *Backend) Host() string { return b.target.Host }
+
+// LastCode is the SQLSTATE of the server's last FATAL, "" if it sent none.
+func (b *Backend) LastCode() string { return b.lastCode }
+
+// Login is what the server said at login; nil before. Not to be changed.
+func (b *Backend) Login() *Login { return b.login }
+
+// Epoch is that of the view under which the backend was opened.
+func (b *Backend) Epoch() uint64 { return b.epoch }
+
+// OpenedAt is when the login finished.
+func (b *Backend) OpenedAt() time.Time { return b.opened }
+
+// Addrs are the server's and our address of the connection.
+func (b *Backend) Addrs() (remote, local netip.AddrPort) {
+	if b.conn == nil {
+		return hostPort(b.addr), netip.AddrPort{}
+	}
+	return b.conn.RemoteAddr(), b.conn.LocalAddr()
+}
+
+// Resting reports whether the backend is idle and nobody ever held it since it came to rest.
+func (b *Backend) Resting() bool { return b.phase == idle }
+
+// AtBoundary reports whether the server's last message is complete.
+func (b *Backend) AtBoundary() bool { return b.scanner.AtBoundary() }
+
+// Queued is the number of bytes written and not taken by the kernel.
+func (b *Backend) Queued() int { return b.conn.Queued() }
