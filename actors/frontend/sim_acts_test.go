@@ -1,0 +1,332 @@
+package frontend
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// act does one random thing and checks what comes of it.
+func (c *client) act() {
+	if c.status != 'I' {
+		c.finish()
+		return
+	}
+	switch k := c.r.IntN(16); {
+	case k < 3:
+		c.simple(c.tag())
+	case k < 5:
+		c.transaction()
+	case k < 6:
+		c.many()
+	case k < 7:
+		c.failing()
+	case k < 9:
+		c.batch()
+	case k < 10:
+		c.pipeline()
+	case k < 12:
+		c.copyIn()
+	case k < 13:
+		c.copyOut()
+	case k < 14:
+		c.sleepAndCancel()
+	case k < 15:
+		c.parameter()
+	default:
+		c.flushed()
+	}
+}
+
+func sel(tag string) string { return "SELECT '" + tag + "'" }
+
+func (c *client) simple(tag string) bool {
+	c.send(&pgproto3.Query{String: sel(tag)})
+	return c.verify(request{rows: []string{tag}}, tag, c.read(1))
+}
+
+// many reads an answer that does not fit any buffer, slowly.
+func (c *client) many() {
+	tag, n := c.tag(), 1+c.r.IntN(600)
+	text := tag + strings.Repeat(" ", c.r.IntN(60))
+	c.send(&pgproto3.Query{String: fmt.Sprintf("SELECT '%s' FROM generate_series(1,%d)", text, n)})
+	c.think(2 * time.Second)
+	var want []string
+	for range n {
+		want = append(want, text)
+	}
+	c.verify(request{rows: want}, tag, c.read(1))
+}
+
+func raise(tag string) string { return "DO $$BEGIN RAISE EXCEPTION '" + tag + "'; END$$" }
+
+func (c *client) failing() {
+	tag := c.tag()
+	switch c.r.IntN(3) {
+	case 0:
+		c.send(&pgproto3.Query{String: raise(tag)})
+		c.verify(request{code: "P0001"}, tag, c.read(1))
+	case 1:
+		c.send(&pgproto3.Query{String: "nonsense /* " + tag + " */"})
+		c.verify(request{code: "42601"}, tag, c.read(1))
+	default: // what follows the error in the batch is skipped
+		c.send(extended(sel(tag), raise(tag), sel(tag))...)
+		c.verify(request{code: "P0001"}, tag, c.read(1))
+	}
+	if !c.over && c.status != 'I' {
+		c.problem("status %c after an error outside a transaction", c.status)
+	}
+}
+
+// extended is a batch of statements, with its Sync.
+func extended(sql ...string) (all []pgproto3.FrontendMessage) {
+	for _, s := range sql {
+		all = append(all, &pgproto3.Parse{Query: s}, &pgproto3.Bind{}, &pgproto3.Describe{ObjectType: 'P'}, &pgproto3.Execute{})
+	}
+	return append(all, &pgproto3.Sync{})
+}
+
+func (c *client) batch() {
+	tag, n := c.tag(), 1+c.r.IntN(4)
+	var sql, want []string
+	for range n {
+		sql, want = append(sql, sel(tag)), append(want, tag)
+	}
+	c.send(extended(sql...)...)
+	c.verify(request{rows: want}, tag, c.read(1))
+}
+
+// pipeline sends several requests before it reads the first answer. Each is answered by its own.
+func (c *client) pipeline() {
+	type sent struct {
+		tag string
+		q   request
+	}
+	var all []sent
+	var out []pgproto3.FrontendMessage
+	for range 2 + c.r.IntN(4) {
+		s := sent{tag: c.tag()}
+		switch c.r.IntN(4) {
+		case 0:
+			out = append(out, &pgproto3.Query{String: sel(s.tag)})
+			s.q.rows = []string{s.tag}
+		case 1:
+			out = append(out, extended(sel(s.tag), raise(s.tag), sel(s.tag))...)
+			s.q.code = "P0001"
+		default:
+			out = append(out, extended(sel(s.tag), sel(s.tag))...)
+			s.q.rows = []string{s.tag, s.tag}
+		}
+		all = append(all, s)
+	}
+	c.send(out...)
+	for _, s := range all {
+		if c.over {
+			return
+		}
+		c.verify(s.q, s.tag, c.read(1))
+	}
+}
+
+// flushed asks for answers by Flush in the middle of a batch: it keeps its server connection until the Sync.
+func (c *client) flushed() {
+	tag := c.tag()
+	c.send(&pgproto3.Parse{Query: sel(tag)}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Flush{})
+	a := c.read(0)
+	c.foreign(tag, a)
+	if c.over {
+		return
+	}
+	failed := a.code() != ""
+	if failed && !c.excused(a.code()) {
+		c.problem("request %s: error %s", tag, a.code())
+	}
+	c.think(100 * time.Millisecond)
+	c.send(&pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Sync{}) // the statement must still be there
+	q := request{rows: []string{tag}}
+	if failed {
+		q = request{}
+	}
+	c.verify(q, tag, c.read(1))
+}
+
+// transaction is BEGIN, some statements with pauses between them, and an end.
+func (c *client) transaction() {
+	begin := c.tag()
+	c.send(&pgproto3.Query{String: "BEGIN; SELECT '" + begin + "'"})
+	a := c.read(1)
+	if c.w.mode == Statement {
+		c.foreign(begin, a)
+		if !c.over && a.code() == "" {
+			c.read(1)
+		}
+		if !c.over && !c.excused(a.code()) {
+			c.problem("a transaction block in statement mode: %q", a.code())
+		}
+		return
+	}
+	if !c.verify(request{rows: []string{begin}, status: 'T'}, begin, a) {
+		return
+	}
+	for range c.r.IntN(4) {
+		c.think(100 * time.Millisecond)
+		tag, failed := c.tag(), c.status == 'E'
+		q := request{rows: []string{tag}, status: 'T'}
+		sql := sel(tag)
+		if c.r.IntN(5) == 0 {
+			sql, q = raise(tag), request{code: "P0001", status: 'E'}
+		}
+		if failed {
+			q = request{code: "25P02", status: 'E'}
+		}
+		if c.r.IntN(2) == 0 {
+			c.send(&pgproto3.Query{String: sql})
+		} else {
+			c.send(extended(sql)...)
+		}
+		if !c.verify(q, tag, c.read(1)) && c.over {
+			return
+		}
+	}
+	if c.r.IntN(6) == 0 {
+		return // left open: the next act happens inside, or the client leaves
+	}
+	c.finish()
+}
+
+// finish ends an open transaction.
+func (c *client) finish() {
+	if c.over || c.status == 'I' {
+		return
+	}
+	c.send(&pgproto3.Query{String: []string{"COMMIT", "ROLLBACK"}[c.r.IntN(2)]})
+	c.verify(request{status: 'I'}, "", c.read(1))
+}
+
+func (c *client) sleepAndCancel() {
+	tag := c.tag()
+	c.send(&pgproto3.Query{String: fmt.Sprintf("SELECT pg_sleep(%.3f), '%s'", c.r.Float64()*3, tag)})
+	if c.r.IntN(3) > 0 {
+		c.think(time.Second)
+		for range 1 + c.r.IntN(2) {
+			c.cancelled = true
+			c.w.note(c.name, "cancel")
+			c.w.system.Root.Send(c.w.deps.Cancel, &CancelRequest{Key: c.key, Done: func() {}})
+		}
+	}
+	c.verify(request{rows: []string{tag}}, tag, c.read(1))
+}
+
+// parameter sets what is carried from server connection to server connection, and looks whether it is.
+func (c *client) parameter() {
+	if c.status != 'I' {
+		return // a rollback would take it back
+	}
+	if c.r.IntN(2) == 0 {
+		name := fmt.Sprintf("app%d_%d", c.id, c.seq)
+		c.send(&pgproto3.Query{String: "SET application_name = '" + name + "'"})
+		if !c.verify(request{}, "", c.read(1)) {
+			return
+		}
+		c.appName = name
+	}
+	c.think(100 * time.Millisecond)
+	c.send(&pgproto3.Query{String: "SHOW application_name"})
+	c.verify(request{rows: []string{c.appName}}, "", c.read(1))
+}
+
+func (c *client) copyOut() {
+	tag, n := c.tag(), c.r.IntN(50)
+	c.send(&pgproto3.Query{String: fmt.Sprintf("COPY (SELECT '%s' FROM generate_series(1,%d)) TO STDOUT", tag, n)})
+	c.think(100 * time.Millisecond)
+	var want []string
+	for range n {
+		want = append(want, tag)
+	}
+	c.verify(request{copied: want}, tag, c.read(1))
+}
+
+// copyIn copies some rows, good or bad, by the simple or the extended protocol; it may give up.
+func (c *client) copyIn() {
+	tag := c.tag()
+	sql := "COPY t FROM STDIN /* " + tag + " */"
+	simple := c.r.IntN(2) == 0
+	if simple {
+		c.send(&pgproto3.Query{String: sql})
+	} else {
+		c.send(&pgproto3.Parse{Query: sql}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Sync{})
+	}
+	a := c.read(1)
+	if c.over || !a.copyIn {
+		c.verify(request{}, tag, a)
+		if !c.over && c.status == 'I' && a.code() == "" {
+			c.problem("request %s: no copy, and no error", tag)
+		}
+		return
+	}
+	q := request{}
+	for range c.r.IntN(5) {
+		data := "1\n2\n3\n"
+		if c.r.IntN(10) == 0 {
+			data, q.code = "bad\n", "22P02"
+		}
+		c.send(&pgproto3.CopyData{Data: []byte(data)})
+		c.think(50 * time.Millisecond)
+	}
+	if c.r.IntN(12) == 0 {
+		c.leaving = true // in the middle of it
+		return
+	}
+	out := []pgproto3.FrontendMessage{&pgproto3.CopyDone{}}
+	if c.r.IntN(5) == 0 {
+		out[0] = &pgproto3.CopyFail{Message: tag}
+		if q.code == "" {
+			q.code = "57014"
+		}
+	}
+	if !simple {
+		out = append(out, &pgproto3.Sync{})
+	}
+	c.send(out...)
+	c.verify(q, tag, c.read(1))
+}
+
+// leave ends the session: politely, or in the middle of whatever it is doing.
+func (c *client) leave() {
+	defer c.close()
+	if c.over {
+		return
+	}
+	tag := c.tag()
+	switch k := c.r.IntN(12); {
+	case k < 4:
+		if !c.leaving {
+			c.finish()
+		}
+		if !c.over {
+			c.send(&pgproto3.Terminate{})
+		}
+	case k < 5:
+		// without a word, perhaps in a transaction or a COPY
+	case k < 6:
+		c.send(&pgproto3.Query{String: "BEGIN; " + sel(tag)})
+	case k < 7:
+		c.send(&pgproto3.Query{String: fmt.Sprintf("SELECT pg_sleep(%.3f), '%s'", c.r.Float64()*20, tag)})
+	case k < 8:
+		c.send(&pgproto3.Query{String: fmt.Sprintf("SELECT '%s' FROM generate_series(1,5000)", tag)})
+	case k < 9:
+		c.send(extended(sel(tag), sel(tag))[:3+c.r.IntN(5)]...)
+	case k < 10:
+		b := encode(&pgproto3.Query{String: sel(tag)})
+		c.nc.SetWriteDeadline(time.Now().Add(patience))
+		c.write(b[:1+c.r.IntN(len(b)-1)])
+	case k < 11:
+		c.send(&pgproto3.Query{String: "COPY t FROM STDIN /* " + tag + " */"}, &pgproto3.CopyData{Data: []byte("1\n")})
+	default:
+		c.send(&pgproto3.Query{String: sel(tag)}, &pgproto3.Terminate{})
+	}
+	c.think(time.Second)
+	c.w.note(c.name, "leaves")
+}
