@@ -121,7 +121,8 @@ func (m *Machine) objection(h *host) string {
 	return ""
 }
 
-// decide elects.
+// decide elects. That the highest timeline wins is the floor's doing: it rises to every timeline seen, so that all hosts
+// to which there is no objection are on the same one.
 func (m *Machine) decide() {
 	if m.static() {
 		return
@@ -179,19 +180,26 @@ func (m *Machine) seat(h *host) {
 	m.elected = h
 }
 
-// challenge asks whether the elected host stays. All others that could be elected are on its own timeline: the floor rose
-// to any higher one before, and it would not be here.
+// challenge asks whether the elected host stays.
 func (m *Machine) challenge() {
-	rivals := m.proven(m.elected)
+	proven := m.proven(m.elected)
 	if m.doubted(m.elected) {
-		if len(rivals) > 0 && m.silent(m.elected) {
-			m.yield(rivals)
-			return
+		switch {
+		case len(proven) > 0 && m.silent(m.elected):
+			m.yield(proven)
+		case m.disputed(m.elected):
+			m.contend(proven)
+		default:
+			m.settleConflict(nil)
 		}
-		m.settleConflict(nil)
 		return
 	}
-	rivals = slices.DeleteFunc(rivals, func(h *host) bool { return sameServer(h, m.elected) })
+	m.contend(proven)
+}
+
+// contend sets the elected host against those proven beside it and those it was in conflict with before.
+func (m *Machine) contend(proven []*host) {
+	rivals := slices.DeleteFunc(m.stillThere(proven), func(h *host) bool { return h == m.elected || sameServer(h, m.elected) })
 	if len(rivals) == 0 {
 		m.settleConflict(nil)
 		return
@@ -202,6 +210,9 @@ func (m *Machine) challenge() {
 	}
 	m.settleConflict(rivals)
 }
+
+// disputed reports whether the host is in a conflict.
+func (m *Machine) disputed(h *host) bool { return slices.Contains(m.conflict.Hosts, h.Host) }
 
 // yield lets the elected host, doubted and gone, go in favour of the one other server proven.
 func (m *Machine) yield(rivals []*host) {
@@ -228,29 +239,20 @@ func (m *Machine) silent(h *host) bool {
 
 // choose elects when nobody is elected.
 func (m *Machine) choose() {
-	top := m.best(m.proven(nil))
-	if len(top) == 0 {
-		top = m.best(m.fresh())
-		if len(top) > 0 && oneServer(top) {
-			m.seat(top[0])
+	proven := m.proven(nil)
+	if rivals := m.stillThere(proven); !oneServer(rivals) {
+		if last := find(proven, m.last); last != nil && m.cfg.TwoWriters == Sitting {
+			m.seat(last)
 		}
-		m.settleConflict(nil)
+		m.settleConflict(rivals)
 		return
 	}
-	rivals := m.stillThere(top)
-	if oneServer(rivals) {
-		m.seat(top[0])
-		m.settleConflict(nil)
-		return
+	m.settleConflict(nil)
+	if len(proven) > 0 {
+		m.seat(proven[0])
+	} else if fresh := m.fresh(); len(fresh) > 0 && oneServer(fresh) {
+		m.seat(fresh[0])
 	}
-	if m.cfg.TwoWriters == Sitting {
-		for _, h := range top {
-			if h.Host == m.last {
-				m.seat(h)
-			}
-		}
-	}
-	m.settleConflict(rivals)
 }
 
 // proven are the hosts but one that could be elected and are proven, in the order of the list.
@@ -273,31 +275,16 @@ func (m *Machine) fresh() (hosts []*host) {
 	return hosts
 }
 
-// best are those on the highest timeline.
-func (m *Machine) best(hosts []*host) (top []*host) {
-	for _, h := range hosts {
-		switch t := h.rec.Evidence().Timeline; {
-		case len(top) == 0 || t > top[0].rec.Evidence().Timeline:
-			top = []*host{h}
-		case t == top[0].rec.Evidence().Timeline:
-			top = append(top, h)
-		}
-	}
-	return top
-}
-
-// stillThere adds to the hosts proven those that were in conflict with them before and have not gone since: that one of
-// two writers is slow to answer for a moment does not make the other one the primary.
-func (m *Machine) stillThere(top []*host) []*host {
-	rivals := slices.Clone(top)
+// stillThere adds to the hosts proven those of a conflict that have not gone since: that one of two writers is slow to
+// answer for a moment does not make the other one the primary.
+func (m *Machine) stillThere(proven []*host) []*host {
+	rivals := slices.Clone(proven)
 	for _, name := range m.conflict.Hosts {
 		h := m.find(name)
-		if h == nil || slices.Contains(top, h) || m.objection(h) != "" || m.silent(h) {
+		if h == nil || slices.Contains(rivals, h) || m.objection(h) != "" || m.silent(h) {
 			continue
 		}
-		if h.rec.Evidence().Timeline == top[0].rec.Evidence().Timeline {
-			rivals = append(rivals, h)
-		}
+		rivals = append(rivals, h)
 	}
 	return rivals
 }

@@ -4,6 +4,7 @@ package election
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -164,12 +165,14 @@ func (m *Machine) restore(last View) {
 	m.elected, m.last = h, h.Host
 }
 
-// Step takes one event in. The effects belong to the caller. Time never runs backwards: a now before the last one is
-// taken for the last one.
+// Step takes one event in, after it has drawn the conclusions of the time that has passed since the last one: what comes
+// out does not depend on whether Ticks came in time. The effects belong to the caller. Time never runs backwards: a now
+// before the last one is taken for the last one.
 func (m *Machine) Step(now time.Time, ev Event) []Effect {
 	if now.After(m.now) {
 		m.now = now
 	}
+	m.settle()
 	m.take(ev)
 	m.settle()
 	effects := m.effects
@@ -182,10 +185,10 @@ func (m *Machine) take(ev Event) {
 	case Observed:
 		m.observed(e.Observation)
 	case Late:
-		m.on(e.Host, "late probe", func(h *host) { m.lately = h.rec.Late(m.now, m.cfg.TTL) })
+		m.on(e.Host, "late probe", func(h *host) { m.lately = h.rec.Late(m.now, m.cfg.TTL) && h == m.elected })
 	case Lost:
 		if !e.Expected {
-			m.on(e.Host, "loss", func(h *host) { h.rec.Lost(m.at(e.At), "a connection to it was lost") })
+			m.on(e.Host, "loss", func(h *host) { h.answered = true; h.rec.Lost(m.at(e.At), "a connection to it was lost") })
 		}
 	case Refused:
 		m.on(e.Host, "refused connect", func(h *host) { m.refused(h, e) })
@@ -227,8 +230,10 @@ func (m *Machine) at(t time.Time) time.Time {
 	return t
 }
 
-func (m *Machine) find(name role.Host) *host {
-	for _, h := range m.hosts {
+func (m *Machine) find(name role.Host) *host { return find(m.hosts, name) }
+
+func find(hosts []*host, name role.Host) *host {
+	for _, h := range hosts {
 		if h.Host == name {
 			return h
 		}
@@ -258,8 +263,8 @@ func (m *Machine) on(name role.Host, what string, f func(*host)) {
 // View is the present decision.
 func (m *Machine) View() View { return m.view }
 
-// InDoubt reports whether a write grant on the elected host needs a fence, why, and for how long it has been so for that
-// reason. Doubt that others raised before they told is over when this says so after a step.
+// InDoubt reports whether every write grant on the elected host needs a fence, and why. Somebody may have raised doubt
+// before telling: if this is false after the step that took the word in, that doubt is over.
 func (m *Machine) InDoubt() (why string, doubted bool) {
 	if !m.inDoubt {
 		return "", false
@@ -267,33 +272,46 @@ func (m *Machine) InDoubt() (why string, doubted bool) {
 	return m.elected.rec.Why(m.now, m.cfg.TTL), true
 }
 
+// Proved is when what proves the elected host was asked for; false if nobody is elected or the host is in doubt.
+func (m *Machine) Proved() (asked time.Time, ok bool) {
+	if m.elected == nil || m.inDoubt || m.elected.Role == Any {
+		return time.Time{}, false
+	}
+	return m.elected.rec.Evidence().Asked, true
+}
+
 // settle draws the conclusions of a step.
 func (m *Machine) settle() {
+	before := m.view.Elected
 	m.identify()
 	m.raise()
-	before := m.elected
 	m.decide()
 	m.publish()
-	m.tellDoubt(m.elected != before)
-	if m.elected == nil && before != nil {
+	m.tellDoubt(m.view.Elected != before)
+	if m.elected == nil && before != "" {
 		for _, h := range m.hosts {
 			if m.votes(h) {
-				m.emit(ProbeNow{h.Host})
+				m.probe(h)
 			}
 		}
 	}
 	m.reasons, m.rose, m.lately = nil, "", false
 }
 
+// probe asks for a probe, once in a step.
+func (m *Machine) probe(h *host) {
+	if !slices.Contains(m.effects, Effect(ProbeNow{h.Host})) {
+		m.emit(ProbeNow{h.Host})
+	}
+}
+
 func (m *Machine) publish() {
 	v := m.view
-	v.Elected = ""
-	v.Evidence = role.Observation{}
+	v.Elected, v.Evidence, v.Floor = "", role.Observation{}, m.floor
 	if m.elected != nil {
 		v.Elected, v.Evidence = m.elected.Host, m.elected.rec.Evidence()
 		m.last = m.elected.Host
 	}
-	v.Floor = m.floor
 	if v.Elected == m.view.Elected && v.Floor == m.view.Floor && m.view.Epoch > 0 {
 		return
 	}
@@ -307,20 +325,21 @@ func (m *Machine) publish() {
 }
 
 // tellDoubt says whether the elected host is in doubt, if that is new.
-func (m *Machine) tellDoubt(elected bool) {
-	if m.elected == nil {
+func (m *Machine) tellDoubt(changed bool) {
+	if m.elected == nil || changed {
 		m.inDoubt = false
+	}
+	if m.elected == nil {
 		return
 	}
 	doubted := m.doubted(m.elected)
-	if doubted && (!m.inDoubt || elected || m.rose != "") {
-		again := m.inDoubt && !elected
-		m.emit(Doubt{m.elected.Host, m.elected.rec.Why(m.now, m.cfg.TTL), again})
+	switch {
+	case doubted && (!m.inDoubt || m.rose != ""):
+		m.emit(Doubt{m.elected.Host, m.elected.rec.Why(m.now, m.cfg.TTL), m.inDoubt})
 		if !m.lately {
-			m.emit(ProbeNow{m.elected.Host})
+			m.probe(m.elected)
 		}
-	}
-	if !doubted && m.inDoubt {
+	case !doubted && m.inDoubt:
 		m.emit(DoubtOver{m.elected.Host})
 	}
 	m.inDoubt = doubted

@@ -38,7 +38,7 @@ func (m *Machine) observed(o role.Observation) {
 		if o.Verdict == role.Writable && h.writable.IsZero() && o.Lacks() == "" {
 			h.writable = m.now
 		}
-		if o.Verdict.OutOfRecovery() && (o.SystemID != h.out.SystemID || o.Timeline > h.out.Timeline) {
+		if o.Verdict.OutOfRecovery() && o.SystemID != 0 && (o.SystemID != h.out.SystemID || o.Timeline > h.out.Timeline) {
 			h.out = o
 		}
 	})
@@ -74,30 +74,28 @@ func refusal(code string) string {
 	return "it refused a connection with " + code
 }
 
-// replace takes a new list of hosts in. Hosts that stay keep what is known about them.
+// replace takes a new list of hosts in. Hosts that stay keep what is known about them. An address that is there twice,
+// under two names, is one host: a replica if it is one under either.
 func (m *Machine) replace(list []HostConfig) {
 	var hosts []*host
-	old := m.hosts
-	m.hosts = nil
 	for _, c := range list {
-		if twin := m.find(c.Host); twin != nil { // one server under two names
+		if twin := find(hosts, c.Host); twin != nil {
 			if c.Role == Replica {
 				twin.Role = Replica
 			}
 			continue
 		}
-		m.hosts = old
 		h := m.find(c.Host)
 		if h == nil {
 			h = &host{}
 		}
 		h.HostConfig = c
 		hosts = append(hosts, h)
-		m.hosts = hosts
 	}
+	old := m.hosts
 	m.hosts = hosts
 	for _, h := range hosts {
-		if !h.answered && h.Role != Any {
+		if h.Role != Any && !h.answered && find(old, h.Host) == nil {
 			m.wait(h)
 		}
 	}
@@ -107,10 +105,13 @@ func (m *Machine) replace(list []HostConfig) {
 	}
 }
 
-// wait lets the first election wait for a host.
+// wait lets the next election wait for a new host. A wait under way is not prolonged, or names that resolve to something
+// else every time could put elections off for ever.
 func (m *Machine) wait(h *host) {
-	m.waitUntil = m.now.Add(m.cfg.FirstWait)
-	m.emit(ProbeNow{h.Host})
+	if !m.now.Before(m.waitUntil) {
+		m.waitUntil = m.now.Add(m.cfg.FirstWait)
+	}
+	m.probe(h)
 }
 
 // forget begins a new generation, or the same one for another cluster.
@@ -127,7 +128,7 @@ func (m *Machine) forget(generation uint64) {
 }
 
 func (m *Machine) restart(floor role.Floor) {
-	m.floor, m.forgotten = floor, m.now
+	m.floor, m.forgotten, m.waitUntil = floor, m.now, m.now
 	m.elected, m.last = nil, ""
 	for _, h := range m.hosts {
 		heard := h.rec.Heard()
