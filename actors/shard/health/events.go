@@ -20,7 +20,7 @@ type Monitor uint8
 // The states of a monitor. Late is not one of them: a monitor that waits is up.
 const (
 	MonitorUp          Monitor = iota // connected, or not known yet
-	MonitorLost                       // its connection was lost, and nothing is known about the next one yet
+	MonitorLost                       // its connection was lost, and no attempt since has told why: silence is not down
 	MonitorRefused                    // connection refused
 	MonitorReset                      // reset, or closed before the first byte
 	MonitorUnreachable                // no route, or no answer at all to a connect
@@ -45,11 +45,13 @@ func (k Monitor) Down() bool {
 type (
 	// Connected says that a connection to a host stands, a backend's or its monitor's.
 	Connected struct{ Host role.Host }
-	// Disconnected says that one ended. Expected: we closed it. Code is the SQLSTATE the server sent last, "" for none;
-	// Opened is when it was connected, zero if that is not known.
+	// Disconnected says that one ended. Expected: we closed it. Monitor: it was the monitor's. Code is the SQLSTATE the
+	// server sent last, "" for none: one that announces a shutdown counts as a ShutdownNotice. Opened is when it was
+	// connected, zero if that is not known.
 	Disconnected struct {
 		Host     role.Host
 		Expected bool
+		Monitor  bool
 		Code     string
 		Opened   time.Time
 		At       time.Time
@@ -72,8 +74,9 @@ type (
 	}
 	// MonitorAnswered says that a probe was answered, whatever the answer.
 	MonitorAnswered struct {
-		Host  role.Host
-		Asked time.Time
+		Host       role.Host
+		Asked      time.Time
+		InRecovery bool // it said so: confirms an announced shutdown
 	}
 	// Proven says that the host answered a probe or a fence as writable, in the right cluster and not below the floor.
 	Proven struct {
@@ -82,16 +85,13 @@ type (
 	}
 	// Elected says who is elected now; "" for nobody. It comes before the Proven that it rests on, or after.
 	Elected struct{ Host role.Host }
-	// ShutdownNotice says that a server announced its end on a connection (admin_shutdown, crash_shutdown). Monitor: on the
-	// monitor's own.
+	// ShutdownNotice says that a server announced its end on a connection that is still there, in an error or a notice
+	// (admin_shutdown, crash_shutdown). Monitor: on the monitor's own.
 	ShutdownNotice struct {
 		Host    role.Host
 		Code    string
 		Monitor bool
 	}
-	// ShutdownConfirmed says that the host's monitor found what confirms an announced shutdown and is no MonitorState: it
-	// is in recovery.
-	ShutdownConfirmed struct{ Host role.Host }
 	// SourceSaysFailover says that a notification source declared the host failed.
 	SourceSaysFailover struct {
 		Host role.Host
@@ -114,7 +114,6 @@ func (MonitorAnswered) event()    {}
 func (Proven) event()             {}
 func (Elected) event()            {}
 func (ShutdownNotice) event()     {}
-func (ShutdownConfirmed) event()  {}
 func (SourceSaysFailover) event() {}
 func (HostGone) event()           {}
 func (Configure) event()          {}
@@ -122,18 +121,19 @@ func (Tick) event()               {}
 
 func (e Connected) String() string { return fmt.Sprintf("connected %s", e.Host) }
 func (e Disconnected) String() string {
-	return fmt.Sprintf("disconnected %s expected=%t %q", e.Host, e.Expected, e.Code)
+	return fmt.Sprintf("disconnected %s expected=%t monitor=%t %q", e.Host, e.Expected, e.Monitor, e.Code)
 }
-func (e ConnectFailed) String() string   { return fmt.Sprintf("connect failed %s %q", e.Host, e.Code) }
-func (e Heard) String() string           { return fmt.Sprintf("heard %s", e.Host) }
-func (e MonitorState) String() string    { return fmt.Sprintf("monitor of %s: %s", e.Host, e.Kind) }
-func (e MonitorAnswered) String() string { return fmt.Sprintf("monitor of %s answered", e.Host) }
-func (e Proven) String() string          { return fmt.Sprintf("proven %s", e.Host) }
-func (e Elected) String() string         { return fmt.Sprintf("elected %q", e.Host) }
+func (e ConnectFailed) String() string { return fmt.Sprintf("connect failed %s %q", e.Host, e.Code) }
+func (e Heard) String() string         { return fmt.Sprintf("heard %s", e.Host) }
+func (e MonitorState) String() string  { return fmt.Sprintf("monitor of %s: %s", e.Host, e.Kind) }
+func (e MonitorAnswered) String() string {
+	return fmt.Sprintf("monitor of %s answered in-recovery=%t", e.Host, e.InRecovery)
+}
+func (e Proven) String() string  { return fmt.Sprintf("proven %s", e.Host) }
+func (e Elected) String() string { return fmt.Sprintf("elected %q", e.Host) }
 func (e ShutdownNotice) String() string {
 	return fmt.Sprintf("shutdown notice %s %s monitor=%t", e.Host, e.Code, e.Monitor)
 }
-func (e ShutdownConfirmed) String() string { return fmt.Sprintf("shutdown confirmed %s", e.Host) }
 func (e SourceSaysFailover) String() string {
 	return fmt.Sprintf("source says failover %s: %s", e.Host, e.Why)
 }

@@ -1,12 +1,15 @@
 // Package health is the HA state of a shard: whether its primary is served as usual, looked at with suspicion, or given
 // up. It is pure: events in, effects out; the shard actor executes the effects. Who the primary is the election decides.
 //
-//	           +-- a loss, a failed connect, silence, no primary --> Unhealthy <-- (start)
-//	Healthy <--+                                                        |
-//	   ^       +-- shutdown confirmed, a source, another primary ---+   |-- most connections lost, for long enough,
-//	   |                                                            v   v   and the monitor is down; or as from Healthy
-//	   +------------- proven, asked after the last loss ---------- Failover
-//	   +------------- and the monitor hears it ------------------- Unhealthy
+//	(start) --> Unhealthy
+//	Healthy   --> Unhealthy   a connection lost that neither we nor a timeout of the server's settings ended; a connect that
+//	                          failed; silence for unhealthy_after; the primary is no longer one, and nobody else is
+//	Unhealthy --> Healthy     the primary is proven by something asked for after the last loss, and its monitor hears it
+//	Unhealthy --> Failover    failover_disconnect_ratio of the connections that were there when it became Unhealthy are lost,
+//	                          failover_min_time has passed, and the monitor is down
+//	Healthy, Unhealthy --> Failover, at once: another host is elected; a shutdown was announced and the monitor confirms it;
+//	                          a notification source says so
+//	Failover  --> Healthy     as from Unhealthy
 //
 // What is counted are the connections to the host that was elected last, its monitor's among them.
 package health
@@ -60,6 +63,7 @@ type host struct {
 	monitorAsked time.Time // the same for an answer of any kind to the monitor
 	heard        time.Time
 	monitor      Monitor
+	gone         bool // no longer one of the shard
 }
 
 // Machine is the HA state of one shard.
@@ -150,9 +154,10 @@ func (m *Machine) keep(name role.Host) *host {
 	return h
 }
 
-func (m *Machine) enter(s State, format string, a ...any) {
+// enter a state, because of something said of the host elected last.
+func (m *Machine) enter(s State, why string) {
 	from := m.state
-	m.state, m.since, m.reason = s, m.now, fmt.Sprintf(format, a...)
+	m.state, m.since, m.reason = s, m.now, string(m.last)+": "+why
 	m.effects = append(m.effects, Entered{State: s, From: from, Host: m.last, Reason: m.reason})
 }
 

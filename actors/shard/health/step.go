@@ -33,24 +33,19 @@ func (m *Machine) take(ev Event) {
 		m.elect(e.Host)
 	case ShutdownNotice:
 		m.announced(e)
-	case ShutdownConfirmed:
-		if e.Host == m.last && !m.notice.at.IsZero() {
-			m.fail("its shutdown was announced, and it is in recovery")
-		}
 	case SourceSaysFailover:
 		if e.Host == m.last && e.Host != "" {
 			m.fail(e.Why)
 		}
 	case HostGone:
-		if e.Host != m.last {
-			delete(m.hosts, e.Host)
-		}
+		m.keep(e.Host).gone = true
+		m.forget(e.Host)
 	case Configure:
 		m.cfg = e.Config
 	case Tick:
 	default:
 		m.bug("unknown event %v", ev)
-		m.suspect(m.now, "an event that cannot happen")
+		m.suspect("an event that cannot happen")
 	}
 }
 
@@ -76,49 +71,50 @@ func (m *Machine) disconnected(e Disconnected) {
 	} else {
 		h.conns--
 	}
-	at := m.at(e.At)
-	old := m.state == Unhealthy && (e.Opened.IsZero() || !e.Opened.After(m.since))
+	// Of those that were there when the shard became Unhealthy?
+	old := e.Host == m.last && m.state == Unhealthy && (e.Opened.IsZero() || !e.Opened.After(m.since))
 	if e.Expected || ordinary(e.Code) {
-		if e.Host == m.last && old && m.total > m.lost {
+		if old && m.total > m.lost {
 			m.total--
 		}
 		return
 	}
-	h.loss = later(h.loss, at)
-	if e.Host != m.last {
-		return
+	if old && m.lost < m.total {
+		m.lost++
 	}
-	if m.state == Healthy {
-		m.suspect(at, "a connection to it was lost")
-		m.total, m.lost = h.conns+1, 1
+	m.loss(h, e.Host, m.at(e.At), 1, "a connection to it was lost")
+	if announces(e.Code) {
+		m.announced(ShutdownNotice{e.Host, e.Code, e.Monitor})
+	}
+}
+
+// loss of a number of connections, or of the hope for one.
+func (m *Machine) loss(h *host, name role.Host, at time.Time, n int, why string) {
+	h.loss = later(h.loss, at)
+	if name != m.last {
 		return
 	}
 	m.bar = later(m.bar, at)
-	if old && m.lost < m.total {
-		m.lost++
+	if m.state == Healthy {
+		m.enter(Unhealthy, why)
+		m.total, m.lost = h.conns+n, n
 	}
 }
 
 // connectFailed: a server that gives a reason of its own is alive.
 func (m *Machine) connectFailed(e ConnectFailed) {
 	h := m.keep(e.Host)
-	at := m.at(e.At)
 	if e.Code != "" && e.Code != pgerr.CannotConnectNow {
-		h.heard = later(h.heard, at)
+		h.heard = later(h.heard, m.at(e.At))
 		return
 	}
-	h.loss = later(h.loss, at)
-	if e.Host == m.last {
-		m.suspect(at, "a connect to it failed")
-	}
+	m.loss(h, e.Host, m.at(e.At), 0, "a connect to it failed")
 }
 
 // suspect makes a healthy shard Unhealthy, and in any other lets only what is asked for from now on end that.
-func (m *Machine) suspect(at time.Time, why string) {
-	m.bar = later(m.bar, at)
-	if m.state == Healthy {
-		m.total, m.lost = m.of(m.last).conns, 0
-		m.enter(Unhealthy, "%s: %s", m.last, why)
+func (m *Machine) suspect(why string) {
+	if m.last != "" {
+		m.loss(m.keep(m.last), m.last, m.now, 0, why)
 	}
 }
 
@@ -127,7 +123,7 @@ func (m *Machine) fail(why string) {
 	m.bar = later(m.bar, m.now)
 	m.notice = notice{}
 	if m.state != Failover {
-		m.enter(Failover, "%s: %s", m.last, why)
+		m.enter(Failover, why)
 	}
 }
 
@@ -135,18 +131,25 @@ func (m *Machine) elect(name role.Host) {
 	m.elected = name != ""
 	switch {
 	case name == "":
-		if m.last != "" {
-			m.suspect(m.now, "it is no longer the primary, and nobody else is")
-		}
+		m.suspect("it is no longer the primary, and nobody else is")
 	case m.last == "":
 		m.last = name
 		m.bar = m.of(name).loss
 	case name != m.last:
 		if m.state != Failover {
-			m.enter(Failover, "%s: %s was elected instead", m.last, name)
+			m.enter(Failover, string(name)+" was elected instead")
 		}
+		before := m.last
 		m.last, m.notice = name, notice{}
 		m.bar = m.of(name).loss
+		m.forget(before)
+	}
+}
+
+// forget what is known about a host that is gone, unless it was elected last.
+func (m *Machine) forget(name role.Host) {
+	if name != m.last && m.of(name).gone {
+		delete(m.hosts, name)
 	}
 }
 
@@ -160,6 +163,9 @@ func (m *Machine) monitor(e MonitorState) {
 	if e.Kind == MonitorLogin {
 		h.heard = m.now
 	}
+	if e.Kind.Down() || e.Kind == MonitorStarting {
+		m.loss(h, e.Host, m.now, 0, "its monitor: "+e.Kind.String())
+	}
 	if e.Host == m.last {
 		m.confirm()
 	}
@@ -171,10 +177,15 @@ func (m *Machine) answered(e MonitorAnswered) {
 	}
 	h := m.keep(e.Host)
 	h.monitorAsked, h.heard, h.monitor = later(h.monitorAsked, e.Asked), m.now, MonitorUp
+	if e.InRecovery && e.Host == m.last && !m.notice.at.IsZero() {
+		m.fail("its shutdown was announced (" + m.notice.code + "), and it is in recovery")
+	}
 }
 
+func announces(code string) bool { return code == pgerr.AdminShutdown || code == pgerr.CrashShutdown }
+
 func (m *Machine) announced(e ShutdownNotice) {
-	if e.Code != pgerr.AdminShutdown && e.Code != pgerr.CrashShutdown {
+	if !announces(e.Code) {
 		m.bug("shutdown notice with %s", e.Code)
 		return
 	}
@@ -191,7 +202,7 @@ func (m *Machine) confirm() {
 	k := m.of(m.last).monitor
 	switch {
 	case m.notice.at.IsZero():
-	case k == MonitorRefused, k == MonitorReset, k == MonitorStarting, k == MonitorLost && !m.notice.monitor:
+	case k == MonitorRefused, k == MonitorReset, k == MonitorStarting, !m.notice.monitor && (k == MonitorLost || k == MonitorUnreachable):
 		m.fail("its shutdown was announced (" + m.notice.code + "), and its monitor: " + k.String())
 	}
 }
@@ -203,11 +214,11 @@ func (m *Machine) settle() {
 		m.notice = notice{} // the monitor was answered after it
 	}
 	if m.state == Healthy && !m.now.Before(h.heard.Add(m.cfg.UnhealthyAfter)) {
-		m.suspect(m.now, "nothing was heard from it for "+m.cfg.UnhealthyAfter.String())
+		m.suspect("nothing was heard from it for " + m.cfg.UnhealthyAfter.String())
 	}
 	if m.state != Healthy && m.elected && m.wellHeard(h) {
 		m.total, m.lost = 0, 0
-		m.enter(Healthy, "%s is proven after the last loss", m.last)
+		m.enter(Healthy, "it is proven by what was asked for after the last loss")
 		return
 	}
 	if m.state == Unhealthy && m.last != "" && m.given(h) {
@@ -224,8 +235,13 @@ func (m *Machine) wellHeard(h *host) bool {
 	return h.monitor == MonitorLogin || h.monitor == MonitorUp && h.monitorAsked.After(m.bar)
 }
 
-// given reports whether enough is lost for long enough.
+// given reports whether enough is lost for long enough: all there is, if no connection was there to begin with.
 func (m *Machine) given(h *host) bool {
-	return !m.now.Before(m.since.Add(m.cfg.MinTime)) && h.monitor.Down() &&
-		float64(m.lost) >= m.cfg.DisconnectRatio*float64(m.total)
+	if m.now.Before(m.since.Add(m.cfg.MinTime)) || !h.monitor.Down() {
+		return false
+	}
+	if m.total == 0 {
+		return h.conns == 0
+	}
+	return float64(m.lost) >= m.cfg.DisconnectRatio*float64(m.total)
 }
