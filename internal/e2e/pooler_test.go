@@ -263,3 +263,26 @@ func poll(limit time.Duration, ready func() (bool, error)) error {
 		}
 	}
 }
+
+// rewrite changes the settings file.
+func (p *pooler) rewrite(t testing.TB, change func(string) string) {
+	t.Helper()
+	b, err := os.ReadFile(p.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.config, []byte(change(string(b))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replaceLine replaces the line of a key.
+func replaceLine(text, key, line string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, key+" =") {
+			lines[i] = line
+		}
+	}
+	return strings.Join(lines, "\n")
+}
