@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -83,7 +84,7 @@ func connect(life context.Context, cfg *Config) (*link, *failure) {
 	case dialError != nil:
 		return nil, dialFailure(dialError)
 	case err != nil:
-		return nil, loginFailure(err, conn != nil && conn.heard)
+		return nil, loginFailure(err, conn != nil && conn.heard.Load())
 	}
 	h, err := c.Hijack()
 	if err != nil {
@@ -136,16 +137,18 @@ func splitHost(h role.Host) (host, port string, err error) {
 	return net.SplitHostPort(string(h))
 }
 
-// heardConn remembers whether the peer has sent anything.
+// heardConn remembers whether the peer has sent anything. Atomic, since pgconn drains what it gives up on a goroutine.
 type heardConn struct {
 	net.Conn
-	heard bool
+	heard atomic.Bool
 }
 
 // Read implements net.Conn.
 func (c *heardConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.heard = c.heard || n > 0
+	if n > 0 {
+		c.heard.Store(true)
+	}
 	return n, err
 }
 

@@ -37,9 +37,9 @@ type (
 	// lost: see Refused and Failed.
 	Lost struct {
 		Host role.Host
-		Kind Kind   // Broken, Silent or Garbled
+		Kind Kind   // Broken, Silent or Garbled; Local after a bug
 		Code string // SQLSTATE of the server's last word, also when that was a warning; "" if it said nothing
-		// Expected: the server closed what was idle for too long (57P05, 25P03, 25P04), or the close was ours (Garbled).
+		// Expected: the server closed what was idle for too long (57P05, 25P03, 25P04), or the close was ours (Garbled, Local).
 		// That says nothing about the server.
 		Expected bool
 		Err      error
@@ -129,7 +129,7 @@ const (
 	Senseless
 	// Garbled: what answers does not speak PostgreSQL's protocol.
 	Garbled
-	// Local: the fault is here: no file descriptor or port was free, or the credential source failed.
+	// Local: the fault is here: no file descriptor or port was free, the credential source failed, a bug.
 	Local
 )
 

@@ -75,7 +75,9 @@ func (w *worker) run() {
 		case j := <-w.jobs:
 			if r := w.do(j); w.life.Err() == nil {
 				w.report(r)
-				w.abandonQuery(r)
+				if d, lost := r.(dropped); lost {
+					w.giveUp(d.cause)
+				}
 			}
 		}
 	}
@@ -86,7 +88,7 @@ func (w *worker) do(j job) (r any) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.cfg.Log.Error().Str("host", string(w.cfg.Host)).Interface("reason", p).Bytes("stack", debug.Stack()).Msg("monitor's worker failed")
-			f := &failure{kind: Garbled, expected: true, err: fmt.Errorf("worker failed: %v", p)}
+			f := &failure{kind: Local, expected: true, err: fmt.Errorf("worker failed: %v", p)}
 			if r = (dropped{w, f}); j.hold == nil {
 				r = dialed{w, f}
 			}
@@ -108,14 +110,11 @@ func (w *worker) do(j job) (r any) {
 	return probed{w, id, senseless}
 }
 
-// abandonQuery closes a connection that was lost. A query that was not answered may still hang in the server.
-func (w *worker) abandonQuery(r any) {
-	d, lost := r.(dropped)
-	if !lost {
-		return
-	}
-	if d.cause.kind == Silent && w.link != nil {
-		w.link.cancel(w.life, w.cfg, cancelLimit)
+// giveUp closes a connection that was lost. A query that was not answered may still hang in the server: it is cancelled
+// beside whatever comes next, on a goroutine that ends with cancelLimit or life.
+func (w *worker) giveUp(cause *failure) {
+	if l := w.link; l != nil && cause.kind == Silent {
+		go l.cancel(w.life, w.cfg, cancelLimit)
 	}
 	w.close()
 }
