@@ -49,6 +49,9 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 			return seen, n, err
 		}
 		n += k
+		if f.First && f.Len > maxShort && !mayBeLong(f.Type) {
+			return seen, n, fmt.Errorf("%w: %d bytes of type %q", errDesync, f.Len, f.Type)
+		}
 		switch f.Type {
 		case 'D', 'd':
 			seen.Rows = true
@@ -69,6 +72,19 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 	}
 	seen.Boundary = b.scanner.AtBoundary()
 	return seen, n, nil
+}
+
+// maxShort is the longest message of a type that is never long. Without it a server that does not speak the protocol (an
+// HTTP error page) would be waited for until gigabytes had come.
+const maxShort = 30000
+
+// mayBeLong is libpq's rule for the same (VALID_LONG_MESSAGE_TYPE in fe-protocol3.c).
+func mayBeLong(typ byte) bool {
+	switch typ {
+	case 'T', 'D', 'd', 'V', 'E', 'N', 'A':
+		return true
+	}
+	return false
 }
 
 // received notes a message in the tracker. While nobody is served, only what servers say unasked is allowed.

@@ -182,12 +182,18 @@ func (f *Frontend) cancelQuery(m *CancelQuery) {
 		f.stats.QueueCancels++
 		f.refuse(pgerr.Canceled())
 		m.Done()
+	case settling: // its request is not sent yet: it is taken back as soon as the backend has answered us
+		f.cancelled = true
+		m.Done()
 	case active:
 		f.cancelBackend(m.Done)
 	case console:
 		f.root.Send(f.deps.Admin, &admin.Interrupt{From: f.self})
 		m.Done()
 	default:
+		if f.stats != nil {
+			f.stats.IdleCancels++
+		}
 		m.Done()
 	}
 }

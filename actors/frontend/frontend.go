@@ -57,6 +57,7 @@ type Frontend struct {
 	phase      phase
 	mode       Mode
 	bound      bool // the key table knows the key
+	cancelled  bool // a cancel came while the backend was being given the client's parameters
 	terminated bool // the client has said Terminate; what it sent before is still being answered
 	attached   bool // the lane counts this client
 	busy       bool // the console owes an answer

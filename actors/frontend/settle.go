@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"fencepost/actors/backend"
+	"fencepost/actors/shard/pool"
 	"fencepost/pgerr"
 	"fencepost/wire"
 )
@@ -17,7 +18,7 @@ func (f *Frontend) settle() bool {
 	if sql == "" {
 		return false
 	}
-	f.phase = settling
+	f.phase, f.cancelled = settling, false
 	b.Tracker.Sent('Q')
 	b.Write(wire.AppendQuery(nil, sql))
 	return true
@@ -43,6 +44,12 @@ func (f *Frontend) settleProgress(p []byte, seen backend.Seen) {
 		f.conn.Write(changed)
 	}
 	f.params = b.Params
+	if f.cancelled {
+		f.stats.QueueCancels++
+		f.giveBack(pool.Clean)
+		f.refuse(pgerr.Canceled())
+		return
+	}
 	f.activate()
 }
 
