@@ -10,6 +10,9 @@ import (
 type owner struct {
 	busy atomic.Bool // the server may hold a transaction or be at work for it
 	left atomic.Int64
+	// said: it left with Terminate, so what it had sent before is carried out, as a server would.
+	said atomic.Bool
+	how  atomic.Pointer[string] // it left
 }
 
 // goneFor is how long ago the session ended, negative if it has not.
@@ -38,8 +41,11 @@ func (o *owners) enter(name string) *owner {
 	return own
 }
 
-// leave notes the end of a session.
-func (o *owner) leave() { o.left.Store(time.Now().UnixNano()) }
+// leave notes the end of a session, and how it came.
+func (o *owner) leave(how string) {
+	o.how.Store(&how)
+	o.left.Store(time.Now().UnixNano())
+}
 
 // find returns a session, nil if it is not known or ended long ago.
 func (o *owners) find(name string) *owner {

@@ -41,10 +41,11 @@ var partings = []parting{
 
 // leave ends the session in one of the ways clients end.
 func (s *session) leave() {
-	defer s.own.leave()
+	defer func() { s.own.leave(s.doing) }()
 	switch s.rng.IntN(8) {
 	case 0, 1:
 		s.doing += ", terminate"
+		s.own.said.Store(true)
 		s.conn.Terminate()
 	case 2, 3:
 		s.doing += ", close"
@@ -114,7 +115,7 @@ func partRunning(s *session) error {
 	if _, err := s.open(); err != nil {
 		return err
 	}
-	return s.send(query([]string{"SELECT pg_sleep(0.2)", "SELECT pg_sleep(30)"}[s.rng.IntN(2)]))
+	return s.send(query([]string{"SELECT pg_sleep(0.2)", "SELECT pg_sleep(12)"}[s.rng.IntN(2)]))
 }
 
 // partAtCommit does not wait for the answer to COMMIT.

@@ -51,7 +51,7 @@ func (w *worker) pgxSession() {
 	s := w.newSession(db, user)
 	params, want := chooseSettings(s.rng, s.id.name())
 	s.want, s.own = want, w.r.owners.enter(s.id.name())
-	defer s.own.leave()
+	defer func() { s.own.leave(s.doing) }()
 	cfg, err := pgx.ParseConfig("host=localhost user=x dbname=x password=x sslmode=disable")
 	if err != nil {
 		w.r.violate(harness, "pgx: %v", err)
@@ -144,7 +144,7 @@ func (d *driver) judge(err error) (over bool) {
 			k = foreignCancel
 		}
 		d.r.violate(k, "%s %s/%s %s: %v", d.id.name(), d.db.name, d.user, d.doing, &e)
-	case d.ctx.Err() != nil:
+	case errors.Is(d.ctx.Err(), context.DeadlineExceeded):
 		d.r.violate(noAnswer, "%s %s/%s %s: nothing within %v: %v; %s", d.id.name(), d.db.name, d.user, d.doing, patience, err, d.r.clientsNow())
 	case broken(err) && d.r.causes.harmed():
 		// pgx reports a write that failed before it looks for what the other side had to say.

@@ -249,6 +249,8 @@ func (s *session) judge(err error) {
 	lost := (*raw.Lost)(nil)
 	switch {
 	case err == nil, errors.Is(err, errViolated), errors.Is(err, errLeft), s.r.hard.Err() != nil:
+	case errors.As(err, &lost) && lost.Said == nil && lost.Inside && s.r.causes.harmed():
+		s.r.error("closed inside a message", lost.Error())
 	case errors.As(err, &lost) && lost.Said == nil:
 		s.violate(wordless, "%v", lost) //nolint:errcheck // the session ends anyway
 	case errors.As(err, &lost):

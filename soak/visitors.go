@@ -169,7 +169,7 @@ func (w *worker) garbageInSession() error {
 	if err != nil || s == nil {
 		return err
 	}
-	defer s.own.leave()
+	defer func() { s.own.leave(s.doing) }()
 	defer s.conn.Reset()
 	s.doing = w.doing
 	if w.rng.IntN(2) == 0 {
@@ -238,7 +238,7 @@ func (w *worker) burst() error {
 				w.r.judgeLogin(s.id.name()+" (burst)", err)
 				return
 			}
-			defer s.own.leave()
+			defer func() { s.own.leave(s.doing) }()
 			err := s.again(simpleQuery)
 			s.judge(err)
 			if err == nil {

@@ -27,7 +27,8 @@ type watcher struct {
 // How long something may last before it is a violation, and the slack in counts that are read one after the other.
 const (
 	ownerlessFor = 5 * time.Second  // a transaction of a session that is gone; a pooler has two seconds to end it
-	workingFor   = 10 * time.Second // a statement of a session that is gone; the cancel comes after two seconds
+	workingFor   = 6 * time.Second  // a statement of a session that is gone; the cancel comes after two seconds
+	carriedFor   = 30 * time.Second // the same if the session left with Terminate: what it sent is carried out
 	overFor      = 6 * time.Second  // more backends than allowed: one that was closed takes a moment to go
 	goneWithin   = 8                // looks: a client that left is not counted any more
 	countSlack   = 10
@@ -183,7 +184,11 @@ func (w *watcher) activity(ctx context.Context) {
 			w.lasts(key, ownerlessFor, orphan, "%s", what)
 		case b.state == "active" && gone:
 			seen[key] = true
-			w.lasts(key, workingFor, orphan, "%s", what)
+			limit := workingFor
+			if own != nil && own.said.Load() {
+				limit = carriedFor
+			}
+			w.lasts(key, limit, orphan, "%s", what)
 		}
 	}
 	for i := range w.r.dbs {
@@ -214,7 +219,7 @@ func ownerState(o *owner) string {
 	case o == nil:
 		return "nobody is"
 	case o.goneFor() >= 0:
-		return fmt.Sprintf("left %.1f s ago", o.goneFor().Seconds())
+		return fmt.Sprintf("left %.1f s ago (%s)", o.goneFor().Seconds(), *o.how.Load())
 	case o.busy.Load():
 		return "is at work"
 	}

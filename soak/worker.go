@@ -99,12 +99,12 @@ func (s *session) login() error {
 	l := raw.Login{Addr: s.r.addr, User: s.user, Password: password(s.user), Database: s.db.name, Params: params,
 		Protocol: []string{"3.0", "3.2"}[s.rng.IntN(2)]}
 	if s.rng.IntN(8) == 0 {
-		l.ReceiveBuffer = 8 << 10
+		l.ReceiveBuffer = 32 << 10 // with less the loopback stalls, whoever sends
 	}
 	s.own, s.want = s.r.owners.enter(s.id.name()), want
 	c, err := raw.Open(s.r.hard, l, &s.r.meter)
 	if err != nil {
-		s.own.leave()
+		s.own.leave("login failed")
 		return err
 	}
 	s.conn = c
@@ -159,7 +159,7 @@ func (s *session) perform(name string, do func(*session) error) bool {
 	}
 	s.judge(err)
 	s.conn.Close()
-	s.own.leave()
+	s.own.leave(name + ": " + err.Error())
 	return false
 }
 

@@ -77,18 +77,25 @@ type metered struct {
 	loggedIn bool
 	in, out  framer
 	pace     atomic.Int64 // bytes per second that are read, 0: as they come
+	debt     int64        // bytes read since it rested
 }
 
-// paceSteps is how often per second a connection with a pace reads.
+// paceSteps is how often per second a connection with a pace rests.
 const paceSteps = 50
 
 // Read counts ReadyForQuery.
 func (c *metered) Read(p []byte) (int, error) {
-	if pace := c.pace.Load(); pace > 0 {
-		p = p[:min(len(p), int(pace/paceSteps))]
-		time.Sleep(time.Second / paceSteps)
+	pace := c.pace.Load()
+	if pace > 0 {
+		p = p[:min(len(p), int(pace/paceSteps)+1)]
 	}
 	n, err := c.TCPConn.Read(p)
+	if c.debt += int64(n); pace == 0 {
+		c.debt = 0
+	} else if c.debt >= pace/paceSteps {
+		time.Sleep(time.Duration(c.debt) * time.Second / time.Duration(pace))
+		c.debt = 0
+	}
 	c.m.Read.Add(int64(n))
 	if c.protocol {
 		c.in.scan(p[:n], func(typ byte) {
@@ -151,6 +158,8 @@ type framer struct {
 	have int
 	skip int // bytes of the body still to come
 }
+
+func (f *framer) atBoundary() bool { return f.have == 0 && f.skip == 0 }
 
 func (f *framer) scan(p []byte, message func(typ byte)) {
 	for len(p) > 0 {

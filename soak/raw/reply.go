@@ -38,6 +38,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%s %s: %s", e.Severity, e.C
 type Lost struct {
 	Said *Error
 	Err  error // of the socket
+	// Inside: the connection ended inside of a message, where nothing can be said.
+	Inside bool
 }
 
 func (l *Lost) Error() string {
@@ -78,7 +80,7 @@ func (c *Conn) Collect(until time.Time, n int, stop func(pgproto3.BackendMessage
 		m, err := c.Receive(until)
 		if err != nil {
 			finish()
-			return r, ended(err, said)
+			return r, c.ended(err, said)
 		}
 		seg := &r.Segments[len(r.Segments)-1]
 		if e, ok := m.(*pgproto3.ErrorResponse); ok {
@@ -110,14 +112,14 @@ func (c *Conn) Collect(until time.Time, n int, stop func(pgproto3.BackendMessage
 	}
 }
 
-func ended(err error, said *Error) error {
+func (c *Conn) ended(err error, said *Error) error {
 	if ne, ok := errors.AsType[interface {
 		error
 		Timeout() bool
 	}](err); ok && ne.Timeout() {
 		return fmt.Errorf("%w: %w", ErrLate, err)
 	}
-	return &Lost{Said: said, Err: err}
+	return &Lost{Said: said, Err: err, Inside: !c.nc.in.atBoundary()}
 }
 
 func describe(m pgproto3.BackendMessage) string {
