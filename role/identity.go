@@ -36,7 +36,7 @@ const (
 		` SELECT 'aurora', self.in_recovery OR NOT EXISTS (SELECT FROM status WHERE server_id = self.id AND session_id = 'MASTER_SESSION_ID'),` +
 		readOnlyColumns +
 		` NULL, NULL, NULL, NULL,` +
-		` (SELECT (max(replica_lag_in_msec) * 1000)::bigint FROM status WHERE server_id = self.id AND session_id <> 'MASTER_SESSION_ID'),` +
+		` (SELECT (pg_catalog.max(replica_lag_in_msec) * 1000)::bigint FROM status WHERE server_id = self.id AND session_id <> 'MASTER_SESSION_ID'),` +
 		` NULL, pg_catalog.pg_backend_pid(),` + startColumn + ` FROM self`
 
 	// AuroraCheck tells Aurora from PostgreSQL: one row with one boolean. It fails on neither.

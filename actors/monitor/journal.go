@@ -54,7 +54,11 @@ func (j *journal) note(now time.Time, e effect) {
 	case *Observed:
 		j.observed(now, e)
 	case *Lost:
-		if ev := j.transition(now, j.log.Info()); ev != nil {
+		level := zerolog.WarnLevel
+		if e.Expected {
+			level = zerolog.InfoLevel
+		}
+		if ev := j.transition(now, j.log.WithLevel(level)); ev != nil {
 			ev.Stringer("kind", e.Kind).Str("code", e.Code).Bool("expected", e.Expected).Err(e.Err).Msg("monitor lost its connection")
 		}
 	case *Refused:

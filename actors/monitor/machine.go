@@ -20,8 +20,8 @@ func (p phase) String() string { return [...]string{"resting", "dialing", "idle"
 
 const (
 	firstBackoff = 25 * time.Millisecond // after the first failure; doubles with each
-	// A connection that was lost sooner counts as a failed attempt, so that a server that lets the monitor in and throws
-	// it out again is not dialled without a pause.
+	// A connection that was lost sooner is followed by a pause, which grows if that happens again, so that a server that
+	// lets the monitor in and throws it out is not dialled without end.
 	settled = time.Second
 	// probeGap is the least time between two probes when ProbeNow comes in a flood, as when many backends are lost.
 	probeGap = 5 * time.Millisecond
@@ -42,12 +42,14 @@ type machine struct {
 
 	phase     phase
 	kind      Kind // as last told to the shard
-	failures  int  // attempts in a row that came to nothing
+	failures  int  // attempts in a row that came to nothing: their number sets the pause
+	flaps     int  // connections in a row that were answered and lost before they were settled
 	restSince time.Time
 	dialAt    time.Time // zero while a decision is due (after start)
 	dialedAt  time.Time
-	afterLoss bool // the attempt under way, or the next one, is the first after a loss
-	upSince   time.Time
+	afterLoss bool      // the attempt under way, or the next one, is the first after a loss
+	upSince   time.Time // when the connection was logged in
+	good      bool      // it has answered
 	askAt     time.Time
 	askedAt   time.Time
 	lateTold  bool
@@ -132,7 +134,7 @@ func (m *machine) ask(now time.Time) []effect {
 
 // connected: logged in. The first probe follows at once.
 func (m *machine) connected(now time.Time) []effect {
-	m.afterLoss, m.upSince = false, now
+	m.afterLoss, m.upSince, m.good = false, now, false
 	return m.ask(now)
 }
 
@@ -151,6 +153,7 @@ func (m *machine) refused(now time.Time, f *failure) []effect {
 
 // answered: the probe under way was answered with an identity.
 func (m *machine) answered(now time.Time, id role.Identity) []effect {
+	m.good = true
 	o := &Observed{id.Observation(m.host, role.Probe, m.askedAt, now)}
 	return m.goOn(now, m.enter([]effect{o}, Up, nil))
 }
@@ -174,10 +177,14 @@ func (m *machine) goOn(now time.Time, effects []effect) []effect {
 // lost: the connection is gone.
 func (m *machine) lost(now time.Time, f *failure) []effect {
 	m.afterLoss = !f.expected
-	if now.Sub(m.upSince) >= settled {
-		m.failures = 0
-	} else {
+	switch {
+	case !m.good:
 		m.failures++
+	case now.Sub(m.upSince) < settled:
+		m.flaps++
+		m.failures = m.flaps
+	default:
+		m.flaps, m.failures = 0, 0
 	}
 	m.rest(now)
 	effects := []effect{&Lost{Host: m.host, Kind: f.kind, Code: f.code, Expected: f.expected, Err: f.err}}

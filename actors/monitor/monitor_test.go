@@ -63,7 +63,7 @@ func newShard(t *testing.T, props *actor.Props) *shard {
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.mu.Lock()
-			for _, m := range s.got {
+			for _, m := range s.got[max(0, len(s.got)-15):] {
 				t.Logf("  %T %+v", m, m)
 			}
 			s.mu.Unlock()
