@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // counted are the lines of a pgbench report that do not depend on how fast it ran.
@@ -53,8 +51,7 @@ func runPgbench(t *testing.T, at place, e extent) string {
 // so that the rows of concurrent runs can differ; their sums cannot.
 func balance(t *testing.T, at place) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), fmt.Sprintf("host=%s port=%d dbname=%s user=%s password='%s' sslmode=disable default_query_exec_mode=exec",
-		at.host(), at.port(), at.database, appUser, strings.ReplaceAll(appPassword, "'", `\'`)))
+	conn, err := at.pgx(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,15 +27,13 @@ func runPgx(t *testing.T, at place, e extent) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cfg, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d dbname=%s user=%s sslmode=disable client_encoding=UTF8 timezone=Asia/Tokyo",
-		at.host(), at.port(), at.database, appUser))
+	cfg, err := at.config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Password = appPassword
+	cfg.RuntimeParams["client_encoding"], cfg.RuntimeParams["timezone"] = "UTF8", "Asia/Tokyo"
 	s := &pgxScript{t: t, ctx: ctx}
 	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { s.note("notice", n.Severity, n.Code, n.Message, n.Detail) }
-	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	if e.session {
 		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	}
@@ -56,6 +54,24 @@ func runPgx(t *testing.T, at place, e extent) string {
 	}
 	s.exec("DROP TABLE item")
 	return s.out.String()
+}
+
+// config is that of appUser, with statements that need nothing from one round to the next.
+func (p place) config() (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d dbname=%s user=%s sslmode=disable", p.host(), p.port(), p.database, appUser))
+	if err != nil {
+		return nil, err
+	}
+	cfg.Password, cfg.DefaultQueryExecMode = appPassword, pgx.QueryExecModeExec
+	return cfg, nil
+}
+
+func (p place) pgx(ctx context.Context) (*pgx.Conn, error) {
+	cfg, err := p.config()
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, cfg)
 }
 
 func (s *pgxScript) note(parts ...any) { fmt.Fprintln(&s.out, parts...) }

@@ -52,6 +52,7 @@ type settings struct {
 	dbname   string // of the databases session, transaction and statement, which have the pool mode of their name
 	lines    []string
 	sections string
+	files    int // limit of open files; 0 for ours
 }
 
 func (s settings) text(port int) string {
@@ -119,7 +120,11 @@ func launch(t testing.TB, path string, s settings) (*pooler, error) {
 	if err := os.WriteFile(p.config, []byte(s.text(port)), 0o600); err != nil {
 		return nil, err
 	}
-	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), path, "serve", "-c", p.config)
+	args := []string{path, "serve", "-c", p.config}
+	if s.files > 0 {
+		args = append([]string{"prlimit", fmt.Sprintf("--nofile=%d", s.files)}, args...)
+	}
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func TestTerminatedWhileIdle(t *testing.T) {
 	for _, at := range []place{l.transaction(), l.session()} {
 		l.whole(at, 10)
 		for range 10 {
-			l.sql(terminateAndWait(l.db))
+			l.terminate()
 			l.each(30, func(int) error {
 				return converse(at, conversation{{script(query("SELECT 1")), "T D[1] C[SELECT 1] Z[I]"}})
 			})
@@ -84,14 +84,17 @@ func TestTerminatedBetweenTransactions(t *testing.T) {
 		l.each(len(clients), func(i int) error {
 			return clients[i].hold(conversation{{script(query("BEGIN"), query("SHOW application_name"), query("COMMIT")), "C[BEGIN] Z[T] T D[stays] C[SHOW] Z[T] C[COMMIT] Z[I]"}})
 		})
-		l.sql(terminateAndWait(l.db))
+		l.terminate()
 	}
 }
 
-// terminateAndWait returns when the processes are gone: one that has its signal and not yet acted on it may be given a
-// query, which nobody can help.
-func terminateAndWait(db string) string {
-	return strings.Replace(terminateAll(db), "(pid)", "(pid, 10000)", 1)
+// terminate ends all backends and returns when they are gone: one that has its signal and not yet acted on it may be given
+// a query, which nobody can help.
+func (l *lab) terminate() {
+	l.t.Helper()
+	pids := l.value(fmt.Sprintf(`SELECT coalesce(string_agg(pid::text, ','), '0') FROM
+		(SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s' AND pid <> pg_backend_pid()) t`, l.db))
+	l.eventually(0, "pid IN ("+pids+")")
 }
 
 // The server as a whole goes and comes back, in each of the ways it can.

@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// Field case 5.18: a client that gets no backend in time gets an error where a server would put one: with ReadyForQuery
+// behind a Query, at the Sync in an extended batch. Its session goes on.
+func TestQueryWaitTimeout(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "18", "default_pool_size = 1", `query_wait_timeout = "500ms"`)
+	holder := mustLogin(t, l.transaction())
+	if err := holder.hold(conversation{{script(query("BEGIN")), "C[BEGIN] Z[T]"}}); err != nil {
+		t.Fatal(err)
+	}
+	whole := script(parse("", "SELECT 1"), describeStatement(""), bind("", ""), execute("", 0), sync_)
+	for _, c := range []struct {
+		name string
+		talk conversation
+	}{
+		{"simple", conversation{{script(query("SELECT 1")), "E[53300] Z[I]"}}},
+		{"a whole batch", conversation{{whole, "E[53300] Z[I]"}}},
+		{"a batch in two parts", conversation{{whole[:2], "E[53300]"}, {whole[2:], "Z[I]"}}},
+		{"a batch with Flush", conversation{{script(whole[:2], flush), "E[53300]"}, {script(whole[2:4], query("SELECT 1"), flush, sync_), "Z[I]"}}},
+		{"two batches in one write", conversation{{script(whole, whole), "E[53300] Z[I] E[53300] Z[I]"}}},
+		{"three queries in one write", conversation{{script(query("SELECT 1"), query("SELECT 2"), sync_), "E[53300] Z[I] E[53300] Z[I] E[53300] Z[I]"}}},
+		{"COPY without waiting", conversation{{script(query("COPY x FROM STDIN"), copyData("1\n"), copyDone), "E[53300] Z[I]"}}},
+		{"function call", conversation{{script(&pgproto3.FunctionCall{Function: 177}), "E[53300] Z[I]"}}},
+		{"large", conversation{{script(query("SELECT '" + strings.Repeat("x", 1<<20) + "'")), "E[53300] Z[I]"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			cl := mustLogin(t, l.transaction())
+			if err := cl.hold(c.talk); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took < 400*time.Millisecond || took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			cl.hold(conversation{{script(sync_), "E[53300] Z[I]"}}) //nolint:errcheck // only that the session lives
+			cl.close()
+		})
+	}
+}
+
+// The error says what was waited for and what to do.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "18", "default_pool_size = 1", `query_wait_timeout = "100ms"`)
+	holder := mustLogin(t, l.transaction())
+	if err := holder.hold(conversation{{script(query("BEGIN")), "C[BEGIN] Z[T]"}}); err != nil {
+		t.Fatal(err)
+	}
+	c := mustLogin(t, l.transaction())
+	if err := c.send(query("SELECT 1")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.next()
+	if err != nil || field(m.body, 'S') != "ERROR" || field(m.body, 'V') != "ERROR" || !strings.HasPrefix(field(m.body, 'M'), "query_wait_timeout") || field(m.body, 'H') == "" {
+		t.Errorf("%q, %v", m.body, err)
+	}
+}
+
+// max_db_connections bounds the pools of a database together, and lets each of them have its turn.
+func TestMaxDBConnections(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "18", "default_pool_size = 5", "max_db_connections = 3")
+	l.sql("DROP ROLE IF EXISTS another", "CREATE ROLE another LOGIN")
+	l.each(20, func(i int) error {
+		user := []string{anyUser, "another"}[i%2]
+		for range 10 {
+			c, err := dial(l.pooler.addr)
+			if err != nil {
+				return err
+			}
+			if got, err := c.startup(version30, "user", user, "database", "transaction"); err != nil || got != "R[0] Z[I]" {
+				return fmt.Errorf("%s, %w", got, err)
+			}
+			if n := l.backends("true"); n > 3 {
+				return fmt.Errorf("%d backends", n)
+			}
+			if err := c.hold(conversation{{script(query("SELECT pg_sleep(0.01)")), "T D[] C[SELECT 1] Z[I]"}}); err != nil {
+				return err
+			}
+			c.close()
+		}
+		return nil
+	})
+	l.poolsAtRest()
+}
+
+// Statement mode takes no transaction blocks.
+func TestStatementMode(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "18", "default_pool_size = 2")
+	at := l.mode("statement")
+	for _, c := range []conversation{
+		{{script(query("SELECT 1"), query("SELECT 2; SELECT 3")), "T D[1] C[SELECT 1] Z[I] T D[2] C[SELECT 1] T D[3] C[SELECT 1] Z[I]"}, {script(run("SELECT 1"), sync_), "1 2 D[1] C[SELECT 1] Z[I]"}},
+		{{script(query("BEGIN")), "C[BEGIN] Z[T] E[0A000] EOF"}},
+		{{script(run("BEGIN"), sync_), "1 2 C[BEGIN] Z[T] E[0A000] EOF"}},
+	} {
+		if err := converse(at, c); err != nil {
+			t.Error(err)
+		}
+	}
+	l.atRest()
+	l.poolsAtRest()
+}
+
+// PAUSE makes clients wait, RESUME lets them go on; whoever waits too long is told why.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "18", "default_pool_size = 2", `query_wait_timeout = "1s"`)
+	mustQuick(t, l, 5)
+	l.command("PAUSE transaction")
+	l.eventually(0, "true")
+	waits := mustLogin(t, l.transaction())
+	if err := waits.hold(conversation{{script(query("SELECT 1")), "E[57P03] Z[I]"}}); err != nil {
+		t.Error(err)
+	}
+	if err := waits.send(query("SELECT 2")); err != nil {
+		t.Fatal(err)
+	}
+	l.waiting(1)
+	l.command("RESUME transaction")
+	if err := waits.expect("T D[2] C[SELECT 1] Z[I]"); err != nil {
+		t.Error(err)
+	}
+}
+
+// SIGTERM: sessions end at their next transaction boundary, none is cut, nobody new comes in; then the process ends.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "18", "default_pool_size = 5")
+	idle, open, session, running := mustLogin(t, l.transaction()), mustLogin(t, l.transaction()), mustLogin(t, l.session()), mustLogin(t, l.transaction())
+	for c, talk := range map[*raw]conversation{open: {{script(query("BEGIN")), "C[BEGIN] Z[T]"}}, session: {{script(query("SELECT 1")), "T D[1] C[SELECT 1] Z[I]"}}} {
+		if err := c.hold(talk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := running.send(query("SELECT pg_sleep(0.5), 'done'")); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually(1, "query LIKE '%done%' AND state = 'active'")
+	if err := l.pooler.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*raw{idle, session} {
+		if err := c.expect(administrator); err != nil {
+			t.Error(err)
+		}
+	}
+	if c, err := l.transaction().login(); err == nil {
+		c.close()
+		t.Error("a client was let in")
+	}
+	if err := running.expect("T D[|done] C[SELECT 1] Z[I] " + administrator); err != nil {
+		t.Error(err)
+	}
+	if !l.pooler.running() {
+		t.Error("Fencepost ended with a transaction open")
+	}
+	if err := open.hold(conversation{{script(query("SELECT 1")), "T D[1] C[SELECT 1] Z[T]"}, {script(query("COMMIT")), "C[COMMIT] Z[I] " + administrator}}); err != nil {
+		t.Error(err)
+	}
+	if err := poll(patience, func() (bool, error) { return !l.pooler.running(), nil }); err != nil {
+		t.Error("Fencepost does not end")
+	}
+	l.eventually(0, "true")
+}
+
+// A process that has no descriptors left stops accepting, without spinning, and goes on when there are some.
+func TestDescriptorsExhausted(t *testing.T) {
+	t.Parallel()
+	n, db := newDatabase(t, "18")
+	l := &lab{t: t, node: n, db: db, pooler: startPooler(t, settings{host: n.Addr(), dbname: db, files: 60, lines: []string{"default_pool_size = 2"}})}
+	l.pooler.tolerate("cannot accept")
+	mustQuick(t, l, 2)
+	stays := mustLogin(t, l.transaction())
+	var silent []*raw
+	for range 120 {
+		silent = append(silent, mustDial(t, l.pooler.addr))
+	}
+	if err := poll(patience, func() (bool, error) { return strings.Contains(l.pooler.log.String(), "cannot accept"), nil }); err != nil {
+		t.Fatalf("nothing in the log: %v", err)
+	}
+	before := l.pooler.busy(t)
+	for range 10 {
+		<-time.After(100 * time.Millisecond)
+		if got, err := stays.query("SELECT 'served'"); err != nil || got != "served" {
+			t.Fatalf("a client that was there before: %s, %v", got, err)
+		}
+	}
+	if used := l.pooler.busy(t) - before; used > 200*time.Millisecond && !raceDetector {
+		t.Errorf("it used %s of processor time in a second", used)
+	}
+	for _, c := range silent {
+		c.nc.Close()
+	}
+	mustQuick(t, l, 2)
+}
