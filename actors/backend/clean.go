@@ -16,11 +16,16 @@ import (
 //	rollingBack: an open transaction is rolled back
 //	resetting: the reset query runs
 type cleanup struct {
-	step      cleanStep
-	reset     string
-	limit     time.Duration
-	cancelled bool // what was still running was cancelled
+	step     cleanStep
+	reset    string
+	limit    time.Duration
+	deadline time.Time     // of the cancels; zero before the first
+	wait     time.Duration // until the next one
 }
+
+// firstCancelRetry is how soon a statement that did not end is cancelled again; the wait doubles. The first cancel may come
+// too early: a server that has not begun with the statement ignores it.
+const firstCancelRetry = 100 * time.Millisecond
 
 type cleanStep uint8
 
@@ -37,13 +42,13 @@ func (b *Backend) startCleaning(m *Clean) {
 		return // lost meanwhile: Lost answers
 	}
 	b.phase = cleaning
-	b.clean = cleanup{step: draining, reset: m.Reset, limit: m.Limit}
-	if !m.Patient {
+	b.clean = cleanup{step: draining, reset: m.Reset, limit: m.Limit, wait: firstCancelRetry}
+	switch {
+	case m.Patient:
+	case b.Tracker.Outstanding() > 0 && b.deps.CancelVanished():
+		b.cancelLeftover()
+	default:
 		b.loop.SetTimer(&b.timer, m.Limit)
-	}
-	if b.Tracker.Outstanding() > 0 && !m.Patient && b.deps.CancelVanished() {
-		b.clean.cancelled = true
-		b.takeCancel(nil, nil)
 	}
 	b.endRequests()
 	b.cleanNext()
@@ -133,22 +138,35 @@ func (b *Backend) cleanNext() {
 }
 
 func (b *Backend) request(sql string) {
+	b.loop.SetTimer(&b.timer, b.clean.limit)
 	b.Tracker.Sent('Q')
 	b.conn.Write(wire.AppendQuery(nil, sql))
 }
 
-// cleanTooLong cancels what still runs, so that the server does not go on with work nobody wants, and gives up the second
-// time. A lease is waited for: it has a limit of its own.
+// cancelLeftover cancels what still runs, so that the server does not go on with work nobody wants, and looks again later.
+func (b *Backend) cancelLeftover() {
+	if b.clean.deadline.IsZero() {
+		b.clean.deadline = b.loop.Now().Add(b.clean.limit)
+	}
+	b.loop.SetTimer(&b.timer, b.clean.wait)
+	b.clean.wait *= 2
+	b.takeCancel(nil, nil)
+}
+
+// cleanTooLong cancels, again and again until the limit, and gives up then, with a last cancel on the way out: closing our
+// socket alone would not end the statement. A lease is waited for: it has a limit of its own.
 func (b *Backend) cleanTooLong() {
+	unanswered := b.clean.step == draining && b.Tracker.Outstanding() > 0
 	switch {
 	case b.phase != cleaning:
 	case b.leases.InFlight() > 0:
-		b.loop.SetTimer(&b.timer, b.clean.limit)
-	case b.Tracker.Outstanding() > 0 && !b.clean.cancelled:
-		b.clean.cancelled = true
-		b.loop.SetTimer(&b.timer, b.clean.limit)
-		b.takeCancel(nil, nil)
+		b.loop.SetTimer(&b.timer, firstCancelRetry)
+	case unanswered && (b.clean.deadline.IsZero() || b.loop.Now().Before(b.clean.deadline)):
+		b.cancelLeftover()
 	default:
+		if unanswered {
+			b.takeCancel(nil, nil)
+		}
 		b.end(false, errNotAtRest)
 	}
 }

@@ -37,6 +37,9 @@ func (f *Frontend) close(e *pgerr.Error, why string, gone bool) {
 	}
 	was := f.phase
 	f.phase = ended
+	// The client has its last word already: an error inside a message would be read as part of it, and after the server's
+	// own FATAL nothing more is expected.
+	told := f.midAnswer || was == active && f.backend != nil && f.backend.LastCode() != ""
 	f.leavePool(was)
 	if f.bound {
 		f.root.Send(f.deps.Cancel, &Unbind{Key: f.key})
@@ -47,7 +50,7 @@ func (f *Frontend) close(e *pgerr.Error, why string, gone bool) {
 	}
 	f.logEnd(was, e, why)
 	if f.conn != nil {
-		if e != nil && !f.midAnswer { // an error inside a message would be read as part of it
+		if e != nil && !told {
 			f.conn.Write(wire.AppendError(nil, e))
 		}
 		if e == nil && gone {
