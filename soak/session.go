@@ -249,7 +249,7 @@ func (s *session) judge(err error) {
 	lost := (*raw.Lost)(nil)
 	switch {
 	case err == nil, errors.Is(err, errViolated), errors.Is(err, errLeft), s.r.hard.Err() != nil:
-	case errors.As(err, &lost) && lost.Said == nil && lost.Inside && s.r.causes.harmed():
+	case errors.As(err, &lost) && lost.Said == nil && lost.Inside && (s.r.causes.harmed() || recent(&s.r.causes.lastKill)):
 		s.r.error("closed inside a message", lost.Error())
 	case errors.As(err, &lost) && lost.Said == nil:
 		s.violate(wordless, "%v", lost) //nolint:errcheck // the session ends anyway

@@ -115,8 +115,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.violate(processTrouble, "stop: %v", serr)
 	}
 	report := r.report()
-	if err == nil && report.Violations > 0 {
-		err = ErrViolations
+	if report.Violations > 0 {
+		err = errors.Join(err, ErrViolations)
 	}
 	if werr := r.write(report); werr != nil {
 		err = errors.Join(err, werr)
