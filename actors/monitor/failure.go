@@ -32,11 +32,10 @@ var errSense = errors.New("unexpected answer")
 func dialFailure(err error) *failure {
 	f := &failure{kind: Local, err: err}
 	var number syscall.Errno
-	var timeout net.Error
 	switch {
 	case errors.As(err, &number):
 		f.kind = errnoKind(number)
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
 		f.kind = Unreachable
 	}
 	return f
@@ -114,4 +113,10 @@ func ended(err error) bool {
 
 func timedOut(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSilent)
+}
+
+// isTimeout reports whether a resolver or dialler says that its time was over.
+func isTimeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
 }

@@ -94,7 +94,7 @@ func (m *machine) tick(now time.Time) []effect {
 		return m.ask(now)
 	case asking:
 		m.lateTold = true
-		return []effect{&Late{Host: m.host, Asked: m.askedAt}}
+		return []effect{&Late{Host: m.host, Asked: m.askedAt, At: now}}
 	}
 	return nil
 }
@@ -144,9 +144,9 @@ func (m *machine) refused(now time.Time, f *failure) []effect {
 	m.afterLoss = false
 	m.failures++
 	m.rest(now)
-	var told effect = &Failed{Host: m.host, Kind: f.kind, Code: f.code, Asked: m.dialedAt, Err: f.err}
+	var told effect = &Failed{Host: m.host, Kind: f.kind, Code: f.code, Asked: m.dialedAt, At: now, Err: f.err}
 	if f.kind == Closed || f.kind == Reset || f.kind == Starting {
-		told = &Refused{Host: m.host, AfterLoss: first, Kind: f.kind, Code: f.code, Asked: m.dialedAt, Err: f.err}
+		told = &Refused{Host: m.host, AfterLoss: first, Kind: f.kind, Code: f.code, Asked: m.dialedAt, At: now, Err: f.err}
 	}
 	return m.enter([]effect{told}, f.kind, f)
 }
@@ -160,7 +160,7 @@ func (m *machine) answered(now time.Time, id role.Identity) []effect {
 
 // senseless: the probe under way was answered with an error or with nonsense, and the connection goes on.
 func (m *machine) senseless(now time.Time, f *failure) []effect {
-	told := &Failed{Host: m.host, Kind: f.kind, Code: f.code, Asked: m.askedAt, Err: f.err}
+	told := &Failed{Host: m.host, Kind: f.kind, Code: f.code, Asked: m.askedAt, At: now, Err: f.err}
 	return m.goOn(now, m.enter([]effect{told}, f.kind, f))
 }
 
@@ -187,7 +187,7 @@ func (m *machine) lost(now time.Time, f *failure) []effect {
 		m.flaps, m.failures = 0, 0
 	}
 	m.rest(now)
-	effects := []effect{&Lost{Host: m.host, Kind: f.kind, Code: f.code, Expected: f.expected, Err: f.err}}
+	effects := []effect{&Lost{Host: m.host, Kind: f.kind, Code: f.code, Expected: f.expected, At: now, Err: f.err}}
 	return append(m.enter(effects, Connecting, nil), m.tick(now)...)
 }
 

@@ -119,6 +119,11 @@ type watcherModel struct {
 
 func (w *watcherModel) take(now time.Time, effects []effect) string {
 	for _, e := range effects {
+		for _, at := range whens(e) {
+			if at != now {
+				return fmt.Sprintf("%T at another time", e)
+			}
+		}
 		switch e := e.(type) {
 		case dial, ask:
 			if w.job {
@@ -139,7 +144,7 @@ func (w *watcherModel) take(now time.Time, effects []effect) string {
 		case *Failed:
 			w.lost = false
 		case *Observed:
-			if e.Asked.Before(w.lastAsked) || e.Answered != now {
+			if e.Asked.Before(w.lastAsked) {
 				return "observation out of order"
 			}
 			w.lastAsked, w.lost = e.Asked, false
@@ -158,6 +163,23 @@ func (w *watcherModel) take(now time.Time, effects []effect) string {
 		}
 	}
 	return ""
+}
+
+// whens gives the time at which a message says something happened.
+func whens(e effect) []time.Time {
+	switch e := e.(type) {
+	case *Late:
+		return []time.Time{e.At}
+	case *Lost:
+		return []time.Time{e.At}
+	case *Refused:
+		return []time.Time{e.At}
+	case *Failed:
+		return []time.Time{e.At}
+	case *Observed:
+		return []time.Time{e.Answered}
+	}
+	return nil
 }
 
 func history(r *rand.Rand) string {

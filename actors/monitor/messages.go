@@ -22,15 +22,16 @@ type (
 )
 
 // Messages from a monitor to its shard, in the order in which things happened. They are immutable. Times are by this
-// process's clock, with its monotonic reading.
+// process's clock, with its monotonic reading: Asked is when an attempt or a probe began, At when what is told happened. What
+// is Asked after a message's At was asked when the monitor knew of it.
 type (
 	// Observed is an answer to a probe, with Source Probe. Observer and Seq are the shard's to set.
 	Observed struct{ role.Observation }
 	// Late says that the probe asked at Asked has had no answer for Config.Late. It is sent once per probe, while the
 	// probe runs; its answer may still come (Observed, with the same Asked) or not (Lost).
 	Late struct {
-		Host  role.Host
-		Asked time.Time
+		Host      role.Host
+		Asked, At time.Time
 	}
 	// Lost says that the connection is gone: the server ended or reset it, or did not answer a probe for Config.Unanswered
 	// (Kind Silent), or said something that is no PostgreSQL (Kind Garbled). A connection that was never logged in is not
@@ -42,6 +43,7 @@ type (
 		// Expected: the server closed what was idle for too long (57P05, 25P03, 25P04), or the close was ours (Garbled, Local).
 		// That says nothing about the server.
 		Expected bool
+		At       time.Time
 		Err      error
 	}
 	// Refused says that an attempt to connect was refused, reset or closed before the server's first byte, or answered
@@ -52,18 +54,18 @@ type (
 		AfterLoss bool
 		Kind      Kind   // Closed, Reset or Starting
 		Code      string // 57P03 if Kind is Starting, else ""
-		Asked     time.Time
+		Asked, At time.Time
 		Err       error
 	}
 	// Failed says that an attempt to connect or to probe failed in any other way. On the first attempt it means that
 	// nothing is known of the host yet. A probe that the server answered with an error or with nonsense leaves the
 	// connection open and is asked again at the next interval.
 	Failed struct {
-		Host  role.Host
-		Kind  Kind
-		Code  string // SQLSTATE, if the server sent one
-		Asked time.Time
-		Err   error
+		Host      role.Host
+		Kind      Kind
+		Code      string // SQLSTATE, if the server sent one
+		Asked, At time.Time
+		Err       error
 	}
 	// State says how the host can be reached now. It is sent when Kind changes, behind the message that caused it.
 	State struct {
@@ -79,8 +81,8 @@ type (
 	// Watch gives the names to follow, "host:port" each, instead of those before. What is known of the ones that stay is
 	// kept, and not reported again.
 	Watch struct{ Names []string }
-	// Refresh asks for a look at a name now, or right behind the one under way: after a loss, or before a connect. A name
-	// that is not watched is ignored. Only a change is answered.
+	// Refresh asks for a look at a name now, or right behind the one under way, but not sooner than 200 ms after the last.
+	// Monitors send it with every attempt to connect. A name that is not watched is ignored. Only a change is answered.
 	Refresh struct{ Name string }
 )
 

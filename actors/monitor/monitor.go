@@ -18,6 +18,10 @@ type Config struct {
 	Host role.Host
 	// To gets the messages; nil: the monitor's parent.
 	To *actor.PID
+	// Names, if not nil, gets a Refresh of Name with every attempt to connect: Name is the one of the settings that Host is
+	// an address of. The attempt does not wait for it.
+	Names *actor.PID
+	Name  string
 
 	User, Database string
 	// Password is asked at every connect. It may block until ctx ends. nil: no password.
@@ -171,6 +175,9 @@ func (m *monitor) execute(ctx actor.Context, now time.Time, effects []effect) {
 		switch e := e.(type) {
 		case dial:
 			m.worker.jobs <- job{}
+			if m.cfg.Names != nil {
+				ctx.Send(m.cfg.Names, &Refresh{Name: m.cfg.Name})
+			}
 		case ask:
 			m.probe()
 		default:

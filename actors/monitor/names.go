@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -91,6 +90,9 @@ func NamesProps(c NamesConfig) *actor.Props {
 	return actor.PropsFromProducer(func() actor.Actor { return &names{cfg: &c, known: map[string]*name{}} })
 }
 
+// lookGap is the least time between two looks at a name when Refresh comes often.
+const lookGap = 200 * time.Millisecond
+
 // names is the actor.
 type names struct {
 	cfg   *NamesConfig
@@ -109,6 +111,7 @@ type name struct {
 	told    bool
 	look    uint64 // id of the look under way or, with a timer, of the next one
 	looking bool
+	since   time.Time // when the last look began
 	again   bool
 	timer   *time.Timer
 	failed  repeated
@@ -185,15 +188,33 @@ func (a *names) refresh(ctx actor.Context, n *name) {
 	case n.looking:
 		n.again = true
 	default:
-		a.lookAt(ctx, n)
+		a.lookSoon(ctx, n)
 	}
+}
+
+// lookSoon looks at once, or when lookGap has passed.
+func (a *names) lookSoon(ctx actor.Context, n *name) {
+	if pause := lookGap - time.Since(n.since); pause > 0 {
+		a.lookIn(ctx, n, pause)
+		return
+	}
+	a.lookAt(ctx, n)
+}
+
+// lookIn sets the timer to the next look.
+func (a *names) lookIn(ctx actor.Context, n *name, pause time.Duration) {
+	n.rest()
+	a.next++
+	n.look = a.next
+	root, self, due := ctx.ActorSystem().Root, ctx.Self(), lookDue{n.text, n.look}
+	n.timer = time.AfterFunc(pause, func() { root.Send(self, due) })
 }
 
 // lookAt starts a look on a goroutine that ends with it; the end of the actor ends it too.
 func (a *names) lookAt(ctx actor.Context, n *name) {
 	n.rest()
 	a.next++
-	n.look, n.looking, n.again = a.next, true, false
+	n.look, n.looking, n.again, n.since = a.next, true, false, time.Now()
 	root, self, look, text := ctx.ActorSystem().Root, ctx.Self(), n.look, n.text
 	limited, cancel := context.WithTimeout(a.life, a.cfg.Limit)
 	go func() {
@@ -217,16 +238,14 @@ func (a *names) looked(ctx actor.Context, n *name, l looked) {
 	} else if n.failing {
 		a.repeat(n, l.err)
 	}
-	switch pause := a.cfg.Every; {
+	switch {
 	case fixed(n.text):
 	case n.again:
-		a.lookAt(ctx, n)
+		a.lookSoon(ctx, n)
+	case n.failing:
+		a.lookIn(ctx, n, a.cfg.Retry)
 	default:
-		if n.failing {
-			pause = a.cfg.Retry
-		}
-		root, self, due := ctx.ActorSystem().Root, ctx.Self(), lookDue{n.text, n.look}
-		n.timer = time.AfterFunc(pause, func() { root.Send(self, due) })
+		a.lookIn(ctx, n, a.cfg.Every)
 	}
 }
 
@@ -245,11 +264,6 @@ func (n *name) take(l looked) any {
 	}
 	n.told, n.failing, n.hosts = true, false, l.hosts
 	return &Resolved{Name: n.text, Hosts: slices.Clone(l.hosts)}
-}
-
-func isTimeout(err error) bool {
-	var e net.Error
-	return errors.As(err, &e) && e.Timeout()
 }
 
 func (a *names) log(told any, n *name) {

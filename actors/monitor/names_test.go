@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,13 +168,15 @@ func TestNamesSlow(t *testing.T) {
 	})
 }
 
-// Refresh looks at once; one that comes during a look is followed by another look; names that are fixed need none.
+// Refresh looks at once; one that comes during a look is followed by another look; a flood of them makes no flood of looks;
+// names that are fixed need none.
 func TestNamesRefresh(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		z := &zone{}
 		z.set("db", "10.0.0.1")
 		s := following(t, z, "db:5432", "10.9.9.9:1")
 		told(s)
+		time.Sleep(time.Second)
 		z.set("db", "10.0.0.2")
 		s.tell(&Refresh{Name: "db:5432"})
 		s.tell(&Refresh{Name: "10.9.9.9:1"})
@@ -181,6 +184,7 @@ func TestNamesRefresh(t *testing.T) {
 		if got := told(s); got != "db:5432 [10.0.0.2:5432]" {
 			t.Error(got)
 		}
+		time.Sleep(time.Second)
 		z.delay(time.Second)
 		s.tell(&Refresh{Name: "db:5432"})
 		time.Sleep(500 * time.Millisecond)
@@ -188,12 +192,45 @@ func TestNamesRefresh(t *testing.T) {
 		s.tell(&Refresh{Name: "db:5432"})
 		s.tell(&Refresh{Name: "db:5432"})
 		time.Sleep(1500 * time.Millisecond)
-		if got := told(s); got != "db:5432 [10.0.0.3:5432]" {
-			t.Error(got)
+		if got := told(s); got != "db:5432 [10.0.0.3:5432]" || len(z.asked) != 4 {
+			t.Errorf("%s, %d looks", got, len(z.asked))
 		}
-		if len(z.asked) != 4 {
-			t.Errorf("%d looks", len(z.asked))
+		z.delay(0)
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			s.tell(&Refresh{Name: "db:5432"})
 		}
+		z.set("db", "10.0.0.4")
+		time.Sleep(lookGap)
+		if got, looks := told(s), len(z.asked)-4; got != "db:5432 [10.0.0.4:5432]" || looks < 5 || looks > 7 {
+			t.Errorf("%s, %d looks in a second", got, looks)
+		}
+	})
+}
+
+// A monitor has its name looked at with every attempt to connect, and does not wait for the answer.
+func TestRefreshWithEveryAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		z := &zone{}
+		z.set("db", "192.0.2.1")
+		names := following(t, z, "db:5432")
+		told(names)
+		time.Sleep(time.Second)
+		z.set("db", "192.0.2.2")
+		z.delay(time.Minute)
+		h := newFake(errno(syscall.ECONNREFUSED))
+		s := started(t, h, func(c *Config) { c.Names, c.Name = names.child, "db:5432" })
+		time.Sleep(time.Second)
+		if n := len(h.times()); n < 6 {
+			t.Errorf("%d attempts while the resolver is slow", n)
+		}
+		z.delay(0)
+		find[*Unresolved](t, names, "the look that was too slow", nil)
+		r := find[*Resolved](t, names, "new address", nil)
+		if at := time.Since(h.start); at > 2*time.Second+lookGap || fmt.Sprint(r.Hosts) != "[192.0.2.2:5432]" {
+			t.Errorf("after %v: %v", at, r.Hosts)
+		}
+		s.drop()
 	})
 }
 

@@ -64,7 +64,7 @@ func TestRolesAndPromotion(t *testing.T) {
 				t.Errorf("standby: %+v", o)
 			}
 			privileged := config(second)
-			privileged.User = "monitor"
+			privileged.User, privileged.Mode.Interval = "monitor", time.Millisecond // so that probes fall into the middle of the promotion
 			m := watch(t, privileged)
 			defer m.stop()
 			if o = find[*Observed](t, m, "observation", nil); o.Verdict != role.InRecovery || o.Timeline != 1 {
@@ -80,12 +80,49 @@ func TestRolesAndPromotion(t *testing.T) {
 			if late := o.Asked.Sub(promoted); late > config(second).Mode.Interval+100*time.Millisecond {
 				t.Errorf("the promotion was seen %v after the server took writes", late)
 			}
-			for _, m := range s.drop() {
-				if o, ok := m.(*Observed); ok && (o.Verdict != role.Writable || o.Timeline != 2) {
-					t.Errorf("then: %+v", o)
+			find(t, m, "observation of the promotion", func(o *Observed) bool {
+				if o.Verdict == role.InRecovery && o.Timeline != 1 && o.Timeline != 0 || o.Verdict == role.Writable && o.Timeline != 2 {
+					t.Errorf("during the promotion: %+v", o)
+				}
+				return o.Verdict == role.Writable && o.Asked.After(promoted)
+			})
+			for _, s := range []*shard{s, m} {
+				for _, m := range s.drop() {
+					if o, ok := m.(*Observed); !ok || o.Verdict != role.Writable || o.Timeline != 2 {
+						t.Errorf("then: %+v", m)
+					}
 				}
 			}
 		})
+	}
+}
+
+// The queries for Aurora run on PostgreSQL that has functions of those names, and Aurora is recognised by them. What Aurora
+// itself answers was not tried.
+func TestAuroraQueries(t *testing.T) {
+	for _, version := range []string{"12", "15", "18"} {
+		ctx := t.Context()
+		c := cluster(t, pgcluster.Options{Version: version, Conf: map[string]string{"allow_system_table_mods": "on"}})
+		say := func(writer string) {
+			must(t, c.Primary().Exec(ctx, `CREATE OR REPLACE FUNCTION pg_catalog.aurora_db_instance_identifier() RETURNS varchar LANGUAGE sql AS $$SELECT 'b'::varchar$$`,
+				`CREATE OR REPLACE FUNCTION pg_catalog.aurora_replica_status(OUT server_id text, OUT session_id text, OUT replica_lag_in_msec float8)
+				RETURNS SETOF record LANGUAGE sql AS $$VALUES ('a', CASE WHEN 'a' = '`+writer+`' THEN 'MASTER_SESSION_ID' ELSE 'x-y-z' END, 21.5::float8),
+				('b', CASE WHEN 'b' = '`+writer+`' THEN 'MASTER_SESSION_ID' ELSE 'x-y-z' END, 12.5)$$`))
+		}
+		say("a")
+		s := watch(t, config(c.Primary()))
+		o := find[*Observed](t, s, "observation", nil)
+		if o.Verdict != role.InRecovery || !o.NoTimelines || o.SystemID != 0 || o.Timeline != 0 || !o.LagKnown || o.Lag != 12500*time.Microsecond {
+			t.Errorf("%s, reader: %+v", version, o)
+		}
+		say("b")
+		o = find(t, s, "observation as writer", verdict(role.Writable))
+		if !o.NoTimelines || o.SystemID != 0 || o.Timeline != 0 || o.Started.IsZero() {
+			t.Errorf("%s, writer: %+v", version, o)
+		}
+		must(t, c.Primary().Exec(ctx, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"))
+		find(t, s, "observation as read-only", verdict(role.ReadOnly))
+		s.stop()
 	}
 }
 
@@ -212,7 +249,7 @@ func TestTerminated(t *testing.T) {
 	}
 }
 
-// A server one of whose processes crashed warns with 57P02 and ends every connection; while it recovers it refuses.
+// A server one of whose processes crashed ends every connection, most often with the warning 57P02, and comes back.
 func TestCrashOfAnotherSession(t *testing.T) {
 	c := cluster(t, pgcluster.Options{})
 	s := watch(t, config(c.Primary()))
@@ -222,7 +259,7 @@ func TestCrashOfAnotherSession(t *testing.T) {
 	must(t, err)
 	defer conn.Close(context.Background())
 	must(t, killProcess(int(conn.PgConn().PID())))
-	if lost := find[*Lost](t, s, "loss", nil); lost.Code != pgerr.CrashShutdown || lost.Expected {
+	if lost := find[*Lost](t, s, "loss", nil); lost.Code != pgerr.CrashShutdown && lost.Code != "" || lost.Expected || lost.Kind != Broken {
 		t.Errorf("%+v", lost)
 	}
 	find(t, s, "observation", verdict(role.Writable))
