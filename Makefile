@@ -71,11 +71,11 @@ demo: ## a primary, a standby and Fencepost in front, with a live load; Ctrl-C e
 
 .PHONY: soak-minute
 soak-minute: test-tools ## one minute of mixed load with clients and backends killed at random
-	$(GO) run ./internal/load -duration 1m $(SOAKFLAGS)
+	$(GO) run ./cmd/fencepost-soak load -duration 1m -restart 20s $(SOAKFLAGS)
 
 .PHONY: soak
 soak: test-tools ## twenty minutes of the same
-	$(GO) run ./internal/load -duration 20m $(SOAKFLAGS)
+	$(GO) run ./cmd/fencepost-soak load -duration 20m $(SOAKFLAGS)
 
 .PHONY: clean
 clean: ## what the targets above left in this folder

@@ -57,35 +57,56 @@ func (r *run) settle(ctx context.Context) {
 		settleLimit, s.FDs, r.base.FDs, s.Actors, r.base.Actors, s.Goroutines, r.base.Goroutines, s.Servers, r.restingServers(), s.Queued, r.clientsNow())
 }
 
+// gaugeLimit is how long SHOW POOLS may show something: a server connection may just be replaced for its age.
+const gaugeLimit = 10 * time.Second
+
 // gauges looks at SHOW POOLS and SHOW LISTS, where nothing but this console may be.
 func (r *run) gauges(ctx context.Context) {
 	c := &console{addr: r.addr, meter: &r.aside}
 	defer c.close()
+	for began := time.Now(); ; {
+		problems, err := r.gaugesNow(ctx, c)
+		switch {
+		case err != nil:
+			r.violate(processTrouble, "%v", err)
+			return
+		case len(problems) == 0:
+			return
+		case time.Since(began) > gaugeLimit || !sleep(ctx, 300*time.Millisecond):
+			for _, p := range problems {
+				r.violate(gaugeOff, "%s", p)
+			}
+			return
+		}
+	}
+}
+
+// gaugesNow lists the gauges that are not what they are at rest.
+func (r *run) gaugesNow(ctx context.Context, c *console) (problems []string, err error) {
 	pools, err := c.run(ctx, "SHOW POOLS")
 	if err != nil {
-		r.violate(processTrouble, "%v", err)
-		return
+		return nil, err
 	}
 	for _, p := range pools {
 		for name, v := range p {
 			zero := strings.HasPrefix(name, "cl_") || strings.HasPrefix(name, "maxwait") || strings.HasPrefix(name, "sv_") && name != "sv_idle"
 			own := p["user"] == p["database"] && name == "cl_active" && v == "1" // the console's own row
 			if zero && !own && v != "0" {
-				r.violate(gaugeOff, "SHOW POOLS: %s of %s/%s is %s", name, p["database"], p["user"], v)
+				problems = append(problems, fmt.Sprintf("SHOW POOLS: %s of %s/%s is %s", name, p["database"], p["user"], v))
 			}
 		}
 	}
 	lists, err := c.run(ctx, "SHOW LISTS")
 	if err != nil {
-		r.violate(processTrouble, "%v", err)
-		return
+		return nil, err
 	}
 	want := map[string]int{"used_clients": 1, "login_clients": 0, "used_servers": r.restingServers()}
 	for _, l := range lists {
 		if n, ok := want[l["list"]]; ok && l["items"] != strconv.Itoa(n) {
-			r.violate(gaugeOff, "SHOW LISTS: %s is %s, wanted %d", l["list"], l["items"], n)
+			problems = append(problems, fmt.Sprintf("SHOW LISTS: %s is %s, wanted %d", l["list"], l["items"], n))
 		}
 	}
+	return problems, nil
 }
 
 // counts compares Fencepost's totals with the load's: a query is counted when its ReadyForQuery comes from the server,
