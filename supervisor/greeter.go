@@ -71,7 +71,7 @@ func (g *greeter) OnData(c eventloop.Conn, b []byte) {
 	}
 	s, n, err := wire.ParseStartup(b)
 	if err != nil {
-		if s.Kind == wire.DirectTLS {
+		if s.Kind == wire.DirectTLS || s.Kind == wire.CancelRequest { // neither reads an answer
 			g.close()
 			return
 		}

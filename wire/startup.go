@@ -94,7 +94,8 @@ type Startup struct {
 // of bytes it takes; 0 without an error means that more are needed. Bytes behind it are not looked at.
 //
 // Errors are *pgerr.Error: 08P01 for a length below 8 or above MaxStartup (seen before anything is allocated) and for a
-// malformed packet, UnsupportedProtocol, DirectTLS (with Kind DirectTLS) and NoUser.
+// malformed packet, UnsupportedProtocol, DirectTLS (with Kind DirectTLS) and NoUser. With an error only Kind is set, as far
+// as it was known.
 func ParseStartup(b []byte) (s Startup, n int, err error) {
 	if len(b) >= 2 && b[0] == tlsHandshake && b[1] == tlsMajor {
 		return Startup{Kind: DirectTLS}, 0, pgerr.DirectTLS()
@@ -110,7 +111,7 @@ func ParseStartup(b []byte) (s Startup, n int, err error) {
 		return Startup{}, 0, nil
 	}
 	if err := s.parse(b[lengthSize:size]); err != nil {
-		return Startup{}, 0, err
+		return Startup{Kind: s.Kind}, 0, err
 	}
 	return s, int(size), nil
 }
