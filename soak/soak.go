@@ -168,17 +168,10 @@ func (r *run) warmUp(ctx context.Context) error {
 	r.began = time.Now()
 	for i := range r.dbs {
 		for _, u := range users {
-			c, err := raw.Open(ctx, raw.Login{Addr: r.addr, User: u, Password: password(u), Database: r.dbs[i].name}, &r.aside)
-			if err != nil {
-				return fmt.Errorf("first login to %s as %s: %w", r.dbs[i].name, u, err)
-			}
-			err = c.Send(time.Now().Add(patience), query("SELECT 1"))
-			if err == nil {
-				_, err = c.Collect(time.Now().Add(patience), 1, nil)
-			}
-			c.Terminate()
-			if err != nil {
-				return fmt.Errorf("first query in %s as %s: %w", r.dbs[i].name, u, err)
+			for range 2 * r.opts.Loops { // a pool's clients go to its loops in turn
+				if err := r.firstUse(ctx, &r.dbs[i], u); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -187,6 +180,23 @@ func (r *run) warmUp(ctx context.Context) error {
 	}
 	r.aside.CloseAll()
 	return r.rest(ctx)
+}
+
+// firstUse logs in, asks one question and leaves.
+func (r *run) firstUse(ctx context.Context, d *database, user string) error {
+	c, err := raw.Open(ctx, raw.Login{Addr: r.addr, User: user, Password: password(user), Database: d.name}, &r.aside)
+	if err != nil {
+		return fmt.Errorf("first login to %s as %s: %w", d.name, user, err)
+	}
+	defer c.Terminate()
+	err = c.Send(time.Now().Add(patience), query("SELECT 1"))
+	if err == nil {
+		_, err = c.Collect(time.Now().Add(patience), 1, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("first query in %s as %s: %w", d.name, user, err)
+	}
+	return nil
 }
 
 // rest waits until the idle server connections are closed (server_idle_timeout) and takes the samples that the end is
