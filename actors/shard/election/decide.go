@@ -204,8 +204,9 @@ func (m *Machine) contend(proven []*host) {
 		m.settleConflict(nil)
 		return
 	}
+	both := !m.doubted(m.elected) && slices.ContainsFunc(rivals, func(h *host) bool { return !m.doubted(h) })
 	rivals = append([]*host{m.elected}, rivals...)
-	if m.cfg.TwoWriters == Refuse {
+	if both && m.cfg.TwoWriters == Refuse {
 		m.unseat("another server is writable on its timeline, and on_two_writers = refuse")
 	}
 	m.settleConflict(rivals)

@@ -167,11 +167,12 @@ func (m *Machine) waiting() bool {
 	return false
 }
 
-// Next is when a Tick can change something if nothing else happens before: zero if never.
-func (m *Machine) Next(now time.Time) time.Time {
+// Next is when a Tick can change something if nothing else happens before; zero: never. It may be in the past by the time
+// it is asked for: then a Tick is due.
+func (m *Machine) Next() time.Time {
 	var next time.Time
 	add := func(t time.Time) {
-		if t.After(now) && (next.IsZero() || t.Before(next)) {
+		if t.After(m.now) && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 	}
@@ -179,7 +180,7 @@ func (m *Machine) Next(now time.Time) time.Time {
 		add(m.waitUntil)
 	}
 	for _, h := range m.hosts {
-		add(h.rec.Expires(now, m.cfg.TTL))
+		add(h.rec.Expires(m.now, m.cfg.TTL))
 		if h == m.elected || len(m.conflict.Hosts) > 0 {
 			add(h.rec.Heard().Add(m.cfg.UnhealthyAfter))
 		}

@@ -2,6 +2,7 @@ package election
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ type HostRow struct {
 	Strength role.Strength
 	// Last answer, whatever it said; Asked is zero if there was none. Evidence is the last writable one.
 	Last, Evidence role.Observation
-	Age            time.Duration // of Last, since it was asked for; meaningless without it
+	Age            time.Duration // of Last, since it was asked for; 0 without it
 	Cause          role.Cause    // of the demotion, if Strength is Demoted
 	Why            string        // why Strength is not Proven, as "it ..."; "" if it is
 	Objection      string        // why it cannot be elected whatever its strength, as "its ..." or "it ..."; "" if it can
@@ -35,9 +36,12 @@ func (m *Machine) Hosts(now time.Time) []HostRow {
 		last := h.rec.Last()
 		row := HostRow{
 			Host: h.Host, Name: h.Name, Role: h.Role, Elected: h == m.elected, Strength: h.rec.Strength(now, m.cfg.TTL),
-			Last: last, Evidence: h.rec.Evidence(), Age: now.Sub(last.Asked), Why: h.rec.Why(now, m.cfg.TTL),
+			Last: last, Evidence: h.rec.Evidence(), Why: h.rec.Why(now, m.cfg.TTL),
 			Objection: m.objection(h), Failure: h.rec.Failure(), Heard: h.rec.Heard(), Foreign: h.foreign, AddressGone: h.gone,
 			Pending: !h.answered,
+		}
+		if !last.Asked.IsZero() {
+			row.Age = now.Sub(last.Asked)
 		}
 		if row.Strength == role.Demoted {
 			_, row.Cause, _ = h.rec.Demotion()
@@ -70,4 +74,16 @@ func (m *Machine) Explain(now time.Time) string {
 		return "no host of the shard could be its primary"
 	}
 	return strings.Join(parts, "; ")
+}
+
+// BehindFloor reports whether nobody is elected although a host says that it is writable, because its timeline is below
+// the floor or it belongs to another cluster: what FORGET is for.
+func (m *Machine) BehindFloor() bool {
+	if m.elected != nil {
+		return false
+	}
+	return slices.ContainsFunc(m.hosts, func(h *host) bool {
+		last := h.rec.Last()
+		return m.electable(h) && last.Verdict == role.Writable && (h.foreign || last.Timeline < m.floor.Timeline)
+	})
 }
