@@ -14,7 +14,7 @@ func (c *client) act() {
 		c.finish()
 		return
 	}
-	switch k := c.r.IntN(16); {
+	switch k := c.r.IntN(18); {
 	case k < 3:
 		c.simple(c.tag())
 	case k < 5:
@@ -35,8 +35,12 @@ func (c *client) act() {
 		c.sleepAndCancel()
 	case k < 15:
 		c.parameter()
-	default:
+	case k < 16:
 		c.flushed()
+	case k < 17:
+		c.cancelAtOnce()
+	default:
+		c.mark()
 	}
 }
 
@@ -50,6 +54,9 @@ func (c *client) simple(tag string) bool {
 // many reads an answer that does not fit any buffer, slowly.
 func (c *client) many() {
 	tag, n := c.tag(), 1+c.r.IntN(600)
+	if c.r.IntN(3) == 0 {
+		n = 3000
+	}
 	text := tag + strings.Repeat(" ", c.r.IntN(60))
 	c.send(&pgproto3.Query{String: fmt.Sprintf("SELECT '%s' FROM generate_series(1,%d)", text, n)})
 	c.think(2 * time.Second)
@@ -219,6 +226,43 @@ func (c *client) sleepAndCancel() {
 	c.verify(request{rows: []string{tag}}, tag, c.read(1))
 }
 
+// cancelAtOnce cancels what is over as soon as it began: the cancel arrives before it, in it, behind it or when the server
+// connection is somebody else's already.
+func (c *client) cancelAtOnce() {
+	c.cancelled = true
+	for range 1 + c.r.IntN(3) {
+		if c.over {
+			return
+		}
+		tag := c.tag()
+		c.send(&pgproto3.Query{String: sel(tag)})
+		if c.r.IntN(2) == 0 {
+			c.w.system.Root.Send(c.w.deps.Cancel, &CancelRequest{Key: c.key, Done: func() {}})
+		}
+		c.verify(request{rows: []string{tag}}, tag, c.read(1))
+	}
+}
+
+// mark leaves something in the server session and looks whether somebody else did. Only session mode promises anything.
+func (c *client) mark() {
+	if c.w.mode != Session {
+		return
+	}
+	c.send(&pgproto3.Query{String: "SHOW app.mark"})
+	q := request{code: "42704"}
+	if c.marked != "" {
+		q = request{rows: []string{c.marked}}
+	}
+	if !c.verify(q, "", c.read(1)) {
+		return
+	}
+	mark := fmt.Sprintf("mark%d", c.seq)
+	c.send(&pgproto3.Query{String: "SET app.mark = '" + mark + "'"})
+	if c.verify(request{}, "", c.read(1)) {
+		c.marked = mark
+	}
+}
+
 // parameter sets what is carried from server connection to server connection, and looks whether it is.
 func (c *client) parameter() {
 	if c.status != 'I' {
@@ -267,13 +311,25 @@ func (c *client) copyIn() {
 		return
 	}
 	q := request{}
+	long := c.r.IntN(6) == 0 // more than all buffers on the way hold
 	for range c.r.IntN(5) {
 		data := "1\n2\n3\n"
-		if c.r.IntN(10) == 0 {
+		if c.r.IntN(6) == 0 {
 			data, q.code = "bad\n", "22P02"
 		}
-		c.send(&pgproto3.CopyData{Data: []byte(data)})
-		c.think(50 * time.Millisecond)
+		if long {
+			data = strings.Repeat(data, 10000)
+		}
+		b := encode(&pgproto3.CopyData{Data: []byte(data)})
+		n := len(b)
+		if c.r.IntN(2) == 0 { // the COPY may fail, and the answer come, in the middle of this
+			n = 1 + c.r.IntN(n)
+		}
+		c.w.note(c.name, "> CopyData of %d bytes, cut at %d", len(b), n)
+		c.nc.SetWriteDeadline(time.Now().Add(patience))
+		c.write(b[:n])
+		c.think(300 * time.Millisecond)
+		c.write(b[n:])
 	}
 	if c.r.IntN(12) == 0 {
 		c.leaving = true // in the middle of it

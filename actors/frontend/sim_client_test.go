@@ -1,9 +1,11 @@
 package frontend
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +33,7 @@ type client struct {
 	cancelled bool // has asked for a cancel in this session
 	over      bool // the session has ended
 	leaving   bool // there is nothing left but to leave
+	marked    string
 	early     bool // the first request went with the startup packet
 }
 
@@ -86,7 +89,7 @@ func (c *client) close() {
 // login connects; it reports false when the session is refused, which is a problem when nothing goes wrong.
 func (c *client) login() bool {
 	c.status, c.cancelled, c.over, c.leaving = 'I', false, false, false
-	c.appName = ""
+	c.appName, c.marked = "", ""
 	if c.r.IntN(2) == 0 {
 		c.appName = fmt.Sprintf("app%d", c.id)
 	}
@@ -214,7 +217,7 @@ func (c *client) ended(err error) {
 	c.over = true
 	c.w.note(c.name, "end: %v", err)
 	switch {
-	case strings.Contains(err.Error(), "deadline"):
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.problem("no answer within %v (request %d)", patience, c.seq)
 	case c.w.calm:
 		c.problem("the session ended: %v", err)
@@ -256,7 +259,7 @@ func (c *client) send(all ...pgproto3.FrontendMessage) {
 
 // write leaves it to the next read to notice the end of the session: there is something to read before it.
 func (c *client) write(b []byte) {
-	if _, err := c.nc.Write(b); err != nil && strings.Contains(err.Error(), "deadline") {
+	if _, err := c.nc.Write(b); errors.Is(err, os.ErrDeadlineExceeded) {
 		c.problem("nobody reads what was sent (request %d)", c.seq)
 	}
 }

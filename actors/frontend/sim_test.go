@@ -134,11 +134,34 @@ func (w *world) inspect(stop chan struct{}) {
 		case <-time.After(97 * time.Millisecond):
 		}
 		loop := i % len(w.sessions)
-		w.on(loop, func() { w.checkSessions(w.sessions[loop]) })
+		held := map[uint64]bool{}
+		w.on(loop, func() {
+			w.checkSessions(w.sessions[loop])
+			for f := w.sessions[loop].first; f != nil; f = f.next {
+				if f.backend != nil {
+					held[f.backend.ID] = true
+				}
+			}
+		})
 		for _, row := range w.lanes(loop) {
 			w.checkLane(row)
+			for _, b := range row.Backends {
+				w.checkHeld(b, held[b.ID])
+			}
 		}
 	}
+}
+
+// checkHeld looks for a lease nobody has. A grant or a checkin may be on its way, but not for long.
+func (w *world) checkHeld(b shard.BackendRow, held bool) {
+	if b.State != pool.Leased || held {
+		delete(w.unheld, b.ID)
+		return
+	}
+	if since, seen := w.unheld[b.ID]; seen && since.Equal(b.Since) {
+		w.problem("backend %d is leased since %v and held by nobody", b.ID, b.Since.Sub(epoch))
+	}
+	w.unheld[b.ID] = b.Since
 }
 
 // checkSessions runs on the loop of s.

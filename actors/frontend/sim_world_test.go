@@ -56,7 +56,8 @@ type world struct {
 	dead     atomic.Int64
 	crashes  atomic.Int64
 
-	watch intruders
+	watch  intruders
+	unheld map[uint64]time.Time // backends seen leased and held by nobody, with the time of their lease
 
 	mu       sync.Mutex // guards what follows
 	problems []string
@@ -126,6 +127,9 @@ func (w *world) seen(e fakepg.Event) {
 	who := fmt.Sprintf("server %d", e.PID)
 	if e.Type == 0 {
 		w.note(who, "end: %s", e.Trouble)
+		if strings.HasPrefix(e.Trouble, "garbage") {
+			w.problem("%s: %s", who, e.Trouble)
+		}
 		return
 	}
 	w.note(who, "%c %s", e.Type, e.Text)
@@ -147,7 +151,7 @@ func (w *world) seen(e fakepg.Event) {
 }
 
 func newWorld(seed uint64) *world {
-	w := &world{seed: seed, rand: rand.New(rand.NewPCG(seed, 11)), trace: map[string][]string{}, keys: NewKeys(), budgets: shard.NewBudgets()}
+	w := &world{seed: seed, rand: rand.New(rand.NewPCG(seed, 11)), trace: map[string][]string{}, keys: NewKeys(), budgets: shard.NewBudgets(), unheld: map[uint64]time.Time{}}
 	w.watch.owners = map[uint32]string{}
 	w.calm = seed%4 == 0
 	w.mode = []Mode{Transaction, Transaction, Session, Statement}[w.rand.IntN(4)]
@@ -158,6 +162,7 @@ func newWorld(seed uint64) *world {
 func (w *world) faults() fakepg.Faults {
 	f := fakepg.Faults{Slow: 30, SlowBy: 200 * time.Millisecond, Notice: 10, LoginDelay: 20 * time.Millisecond, Window: 512 << w.rand.IntN(6)}
 	if !w.calm {
+		f.Behind = w.rand.IntN(15)
 		f.Close, f.Terminate, f.IdleDeath, f.Refuse, f.Unreached = w.rand.IntN(8), w.rand.IntN(8), w.rand.IntN(200), w.rand.IntN(100), w.rand.IntN(100)
 	}
 	return f

@@ -1,6 +1,8 @@
 package fakepg
 
 import (
+	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -23,6 +25,7 @@ type conn struct {
 
 	out     []byte
 	trouble string
+	garbage error // set before in is closed
 
 	mu      sync.Mutex // guards what follows
 	busy    bool       // works on a message: a cancel is not in vain
@@ -114,6 +117,9 @@ func (c *conn) read() {
 	for {
 		m, err := b.Receive()
 		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, net.ErrClosed) {
+				c.garbage = err
+			}
 			return
 		}
 		select {
@@ -147,6 +153,10 @@ func (c *conn) work() {
 		}
 		select {
 		case m, ok := <-c.in:
+			if !ok && c.garbage != nil {
+				c.end("garbage: "+c.garbage.Error(), true)
+				return
+			}
 			if !ok {
 				c.trouble = "closed by the client"
 				return
@@ -207,6 +217,9 @@ func (c *conn) message(m pgproto3.FrontendMessage) bool {
 		return false
 	case !more:
 		c.trouble = "terminated by the client"
+	case c.engine.Listening() && one(c.rand, f.Behind):
+		c.end("ended behind an answer", true)
+		return false
 	case c.rand.IntN(4) == 0:
 		c.flush() // PostgreSQL may send at any time
 	}

@@ -18,7 +18,8 @@ type Faults struct {
 	Slow       int           // an answer takes up to SlowBy
 	SlowBy     time.Duration // default 50 ms
 	Close      int           // the connection ends without a word, with part of what was to be sent
-	Terminate  int           // FATAL 57P01, then the end
+	Terminate  int           // FATAL 57P01 instead of an answer, then the end
+	Behind     int           // the answer, FATAL 57P01 right behind it, then the end
 	Notice     int           // a notice nobody asked for
 	IdleDeath  int           // per 1000 connections: it ends while idle, after a random time
 	LoginDelay time.Duration // a login takes up to this
@@ -33,7 +34,7 @@ type Event struct {
 	Type    byte   // of the client's message; 0: the connection has ended
 	Text    string // SQL, of Query and Parse
 	AtRest  bool   // nothing was open before the message
-	Trouble string // how it ended
+	Trouble string // how it ended; "garbage" and more if the client sent what is no message
 }
 
 // Login is a connection that is logged in and at rest.
