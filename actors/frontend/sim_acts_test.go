@@ -326,7 +326,7 @@ func (c *client) copyIn() {
 			n = 1 + c.r.IntN(n)
 		}
 		c.w.note(c.name, "> CopyData of %d bytes, cut at %d", len(b), n)
-		c.nc.SetWriteDeadline(time.Now().Add(patience))
+		c.nc.SetWriteDeadline(time.Now().Add(c.patience()))
 		c.write(b[:n])
 		c.think(300 * time.Millisecond)
 		c.write(b[n:])
@@ -376,7 +376,7 @@ func (c *client) leave() {
 		c.send(extended(sel(tag), sel(tag))[:3+c.r.IntN(5)]...)
 	case k < 10:
 		b := encode(&pgproto3.Query{String: sel(tag)})
-		c.nc.SetWriteDeadline(time.Now().Add(patience))
+		c.nc.SetWriteDeadline(time.Now().Add(c.patience()))
 		c.write(b[:1+c.r.IntN(len(b)-1)])
 	case k < 11:
 		c.send(&pgproto3.Query{String: "COPY t FROM STDIN /* " + tag + " */"}, &pgproto3.CopyData{Data: []byte("1\n")})

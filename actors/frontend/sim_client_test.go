@@ -37,8 +37,14 @@ type client struct {
 	early     bool // the first request went with the startup packet
 }
 
-// patience is how long a client waits for an answer before it says that there is none.
-const patience = time.Hour
+// patience is how long a client waits for an answer before it says that there is none. Where things go wrong nothing may
+// take much longer than the limits that are set: query_wait_timeout (10 s), client_login_timeout (20 s), cleanLimit.
+func (c *client) patience() time.Duration {
+	if c.w.calm {
+		return time.Hour
+	}
+	return 30 * time.Second
+}
 
 func (w *world) newClient(id int) *client {
 	return &client{w: w, id: id, name: fmt.Sprintf("client %d", id), r: rand.New(rand.NewPCG(w.seed, 1000+uint64(id)))}
@@ -146,7 +152,7 @@ func (a *answers) code() string {
 // error), or the end of the session.
 func (c *client) read(n int) (a answers) {
 	a.params = map[string]string{}
-	c.nc.SetReadDeadline(time.Now().Add(patience))
+	c.nc.SetReadDeadline(time.Now().Add(c.patience()))
 	for {
 		m, err := c.f.Receive()
 		if err != nil {
@@ -218,7 +224,7 @@ func (c *client) ended(err error) {
 	c.w.note(c.name, "end: %v", err)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.problem("no answer within %v (request %d)", patience, c.seq)
+		c.problem("no answer within %v (request %d)", c.patience(), c.seq)
 	case c.w.calm:
 		c.problem("the session ended: %v", err)
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
@@ -247,7 +253,7 @@ func (c *client) send(all ...pgproto3.FrontendMessage) {
 		c.w.note(c.name, "> %s", strings.TrimPrefix(fmt.Sprintf("%T %.60v", m, fmt.Sprint(m)), "*pgproto3."))
 		b = append(b, encode(m)...)
 	}
-	c.nc.SetWriteDeadline(time.Now().Add(patience))
+	c.nc.SetWriteDeadline(time.Now().Add(c.patience()))
 	if c.r.IntN(6) == 0 && len(b) > 1 {
 		n := 1 + c.r.IntN(len(b)-1)
 		c.write(b[:n])

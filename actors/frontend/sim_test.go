@@ -295,13 +295,12 @@ func (w *world) stop() {
 	time.Sleep(2 * time.Second) // the runtime's throttle of dead letters
 }
 
-// chaos makes trouble until it is told to stop.
+// chaos makes trouble until it is told to stop, at most for a while: it also ends what hangs.
 func (w *world) chaos(stop chan struct{}) {
 	r := w.rand
-	for {
+	for range 30 {
 		select {
 		case <-stop:
-			w.server.Refuse(nil)
 			return
 		case <-time.After(time.Duration(r.Int64N(int64(700 * time.Millisecond)))):
 		}
