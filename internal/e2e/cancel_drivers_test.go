@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -174,13 +173,11 @@ func cancelPsycopg(t *testing.T, _ *lab, at place, protocol string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"PGMAXPROTOCOLVERSION=" + protocol}
-	out, err := at.command(t, env, python, "testdata/drivers/cancel/psycopg_cancel.py")
+	out, err := at.command(t, libpqEnv(t, protocol), python, "testdata/drivers/cancel/psycopg_cancel.py")
 	if err != nil {
 		t.Errorf("psycopg: %v", err)
 	}
-	check(t, "psycopg", out, nil, "protocol 3000"+strings.TrimPrefix(protocol, "3.")+`
-cancel 57014
+	check(t, "psycopg", out, nil, `cancel 57014
 then answered IDLE
 cancel_safe 57014
 then answered IDLE

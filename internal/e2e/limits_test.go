@@ -83,8 +83,9 @@ func TestMaxDBConnections(t *testing.T) {
 			if got, err := c.startup(version30, "user", user, "database", "transaction"); err != nil || got != "R[0] Z[I]" {
 				return fmt.Errorf("%s, %w", got, err)
 			}
-			if n := l.backends("true"); n > 3 {
-				return fmt.Errorf("%d backends", n)
+			// Not pg_stat_activity: a process that was told to go may still be there when the next one begins.
+			if servers := l.rows("SHOW SERVERS"); len(servers) > 3 {
+				return fmt.Errorf("%d backends: %v", len(servers), servers)
 			}
 			if err := c.hold(conversation{{script(query("SELECT pg_sleep(0.01)")), "T D[] C[SELECT 1] Z[I]"}}); err != nil {
 				return err
@@ -94,6 +95,9 @@ func TestMaxDBConnections(t *testing.T) {
 		return nil
 	})
 	l.poolsAtRest()
+	if n := l.backends("true"); n > 3 {
+		t.Errorf("%d backends at rest", n)
+	}
 }
 
 // Statement mode takes no transaction blocks.

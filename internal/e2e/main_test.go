@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -40,6 +43,12 @@ func runTests(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	workDir = dir
 	defer stopServers()
+	// Most tests wait for a server or a clock most of the time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return m.Run()
 }
 

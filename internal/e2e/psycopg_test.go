@@ -5,13 +5,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 )
 
-// psycopg is pinned: a newer one is for a person to look at.
-const psycopg = "psycopg[binary]==3.3.9"
+// psycopgVersion is pinned: a newer one is for a person to look at.
+const psycopgVersion = "3.3.9"
 
 // runPsycopg runs testdata/drivers/psycopg_script.py.
 func runPsycopg(t *testing.T, at place, e extent) string {
@@ -34,9 +35,23 @@ func runPsycopg(t *testing.T, at place, e extent) string {
 	return out
 }
 
-// pythonWithPsycopg returns a Python that has psycopg: one in a virtual environment in the user's cache folder, or in
-// FENCEPOST_E2E_CACHE, made when it is not there yet. It fails, and says what to do, where that is impossible.
+// pythonWithPsycopg returns a Python that has psycopg: one with the pinned version, in a virtual environment that is made
+// when it is not there yet, or else the operating system's. It fails, and says what to do, where there is neither.
 var pythonWithPsycopg = sync.OnceValues(func() (string, error) {
+	python, err := virtualEnvironment()
+	if err == nil {
+		return python, nil
+	}
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(python, "-c", "import psycopg; psycopg.pq.version()").Run() == nil {
+			return python, nil
+		}
+	}
+	return "", fmt.Errorf("no Python with psycopg 3 (Debian: apt-get install python3-psycopg), and %w", err)
+})
+
+// virtualEnvironment is in the user's cache folder, or in FENCEPOST_E2E_CACHE.
+func virtualEnvironment() (python string, err error) {
 	cache := os.Getenv("FENCEPOST_E2E_CACHE")
 	if cache == "" {
 		dir, err := os.UserCacheDir()
@@ -48,7 +63,7 @@ var pythonWithPsycopg = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "psycopg-3.3.9")
+	dir := filepath.Join(cache, "psycopg-"+psycopgVersion)
 	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return "", err
@@ -57,24 +72,21 @@ var pythonWithPsycopg = sync.OnceValues(func() (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
-	python := filepath.Join(dir, "bin", "python")
+	python = filepath.Join(dir, "bin", "python")
 	if exec.Command(python, "-c", "import psycopg; psycopg.pq.version()").Run() == nil {
 		return python, nil
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}
-	for _, step := range []struct {
-		args []string
-		hint string
-	}{
-		{[]string{"python3", "-m", "venv", dir}, "install Python 3.10 or newer with venv (Debian: apt-get install python3-venv)"},
-		{[]string{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", psycopg}, "the Python package index must be reachable, once"},
+	for _, args := range [][]string{
+		{"python3", "-m", "venv", dir},
+		{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "psycopg[binary]==" + psycopgVersion},
 	} {
-		if out, err := exec.Command(step.args[0], step.args[1:]...).CombinedOutput(); err != nil {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			os.RemoveAll(dir)
-			return "", fmt.Errorf("the tests with psycopg need %s in %s: %w\n%s%s", psycopg, dir, err, out, step.hint)
+			return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
 		}
 	}
 	return python, nil
-})
+}

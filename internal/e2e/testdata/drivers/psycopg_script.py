@@ -1,7 +1,7 @@
 """What psycopg does, written to standard output: run once at the server itself and once through Fencepost.
 
 The connection is described by libpq's environment variables. Arguments: full (all of it), session (what lasts for a
-session, and prepared statements under names).
+session, and prepared statements under names). Works with psycopg 3.1 (Debian 12) and newer.
 """
 
 import datetime
@@ -195,7 +195,7 @@ def statements(conn):
 
 def cancelled(conn):
     for i in range(3):
-        timer = threading.Timer(0.3, conn.cancel_safe)
+        timer = threading.Timer(0.3, getattr(conn, "cancel_safe", conn.cancel))
         timer.start()
         fails("cancelled", lambda: conn.execute("SELECT pg_sleep(20)").statusmessage)
         timer.join()
@@ -203,11 +203,13 @@ def cancelled(conn):
 
 
 def session(conn):
+    heard = []
+    conn.add_notify_handler(lambda n: heard.append((n.channel, n.payload)))
     conn.execute("LISTEN here")
     conn.execute("NOTIFY here, 'one'")
     conn.execute("SELECT pg_notify('here', 'two')")
-    for n in conn.notifies(timeout=5, stop_after=2):
-        note("notified", n.channel, n.payload)
+    conn.execute("SELECT 1")
+    note("notified", heard)
     for i in range(12):  # prepared from the sixth on
         rows(conn, "SELECT id, name FROM item WHERE id = %s", (i,))
     rows(conn, "SELECT count(*) FROM pg_prepared_statements")
@@ -219,7 +221,7 @@ def session(conn):
 
 
 with psycopg.connect(autocommit=True, prepare_threshold=5 if SESSION else None, application_name="psycopg script") as conn:
-    note(conn.info.parameter_status("application_name"), str(conn.info.encoding), conn.info.full_protocol_version)
+    note(conn.info.parameter_status("application_name"), str(conn.info.encoding), conn.info.server_version)
     conn.execute("CREATE TABLE item (id int PRIMARY KEY, name text NOT NULL, data bytea, at timestamptz, tags text[])")
     steps = [crud, transactions, copy, pipeline]
     if FULL:
