@@ -33,6 +33,10 @@ test: test-tools ## vet and all tests, with real PostgreSQL 12 to 18
 test-tools:
 	@scripts/install.sh ca-certificates postgresql npm psycopg
 
+.PHONY: test-drivers
+test-drivers: test-tools ## every driver, JDBC and node-postgres too, against every version (needs Java, Maven, Node)
+	FENCEPOST_E2E_FULL=1 $(GO) test -count=1 -timeout 20m -run 'Driver' ./internal/e2e
+
 .PHONY: arch
 arch: ## the rules a machine can check: imports, purity, package docs, SQLSTATEs
 	$(GO) test -count=1 .
@@ -76,6 +80,12 @@ soak-minute: test-tools ## one minute of mixed load with clients and backends ki
 .PHONY: soak
 soak: test-tools ## twenty minutes of the same
 	$(GO) run ./cmd/fencepost-soak load -duration 20m $(SOAKFLAGS)
+
+.PHONY: soak-cancel
+soak-cancel: ## an hour of cancels at random moments, then the control that has to be caught
+	@scripts/install.sh ca-certificates postgresql npm
+	$(GO) run ./cmd/fencepost-soak cancel $(SOAKFLAGS)
+	$(GO) run ./cmd/fencepost-soak cancel -control -late=false -per-cell 1000 -total 0 -cell-limit 4m $(SOAKFLAGS)
 
 .PHONY: clean
 clean: ## what the targets above left in this folder
