@@ -51,8 +51,8 @@ func (k *canceller) plan() plan {
 	extra := k.c.set.extra()
 	// From the statement's start to the arrival of a cancel that is sent when the start is known here.
 	way := 2*k.c.set.delay + extra
-	least, most := k.c.set.times()
-	p := plan{times: least + k.rng.IntN(most-least+1), after: up(2 * time.Millisecond)}
+	least := k.c.set.leastCancels()
+	p := plan{times: least + k.rng.IntN(mostCancels-least+1), after: up(2 * time.Millisecond)}
 	switch dice := k.rng.IntN(100); {
 	case dice < 30:
 		p.kind = long

@@ -93,13 +93,15 @@ func (s setting) pause(victims int) time.Duration {
 	return 2 * mean
 }
 
-// times is how many cancels a round sends, at least and at most. Over a long link all are under way before the first one
-// takes effect.
-func (s setting) times() (least, most int) {
+// mostCancels is how many a round sends at most.
+const mostCancels = 4
+
+// leastCancels is how many it sends at least. Over a long link all are under way before the first one takes effect.
+func (s setting) leastCancels() int {
 	if s.delay >= 50*time.Millisecond {
-		return 3, 4
+		return 3
 	}
-	return 1, 4
+	return 1
 }
 
 // rest is the most that a canceller waits between two rounds. Each cancel costs the server a process: more than a few

@@ -2,7 +2,9 @@ package cancelrace
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -145,6 +147,9 @@ func (p *product) tail() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "")
 }
 
+// errEnded stands for an exit code of 0.
+var errEnded = errors.New("exit status 0")
+
 // running reports whether the process is there.
 func (p *product) running() bool {
 	select {
@@ -158,7 +163,7 @@ func (p *product) running() bool {
 // end stops the process as an operator would.
 func (p *product) end() error {
 	if !p.running() {
-		return fmt.Errorf("the process ended by itself: %v\n%s", p.err, p.tail())
+		return fmt.Errorf("the process ended by itself: %w\n%s", cmp.Or(p.err, errEnded), p.tail())
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err

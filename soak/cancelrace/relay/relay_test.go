@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func server(t *testing.T) (addr string, cancels <-chan []byte) {
 				}
 				rest := make([]byte, binary.BigEndian.Uint32(head)-8)
 				if _, err := io.ReadFull(c, rest); err == nil {
-					got <- append(head, rest...)
+					got <- slices.Concat(head, rest)
 				}
 			}()
 		}
