@@ -41,7 +41,7 @@ func (m *Machine) better(h, than *host) bool {
 
 func (m *Machine) supporters(id uint64) (n int) {
 	for _, h := range m.hosts {
-		if h.rec.Last().SystemID == id {
+		if h.Role != Any && h.rec.Last().SystemID == id {
 			n++
 		}
 	}
@@ -52,9 +52,10 @@ func (m *Machine) supporters(id uint64) (n int) {
 func (m *Machine) agreed() (id uint64) {
 	told, all := 0, 0
 	for _, h := range m.hosts {
-		if h.Role != Any {
-			all++
+		if h.Role == Any {
+			continue
 		}
+		all++
 		switch last := h.rec.Last().SystemID; {
 		case last == 0:
 			continue
@@ -74,7 +75,7 @@ func (m *Machine) agreed() (id uint64) {
 // dissent refuses hosts whose last answer was another cluster's, once the shard's is known.
 func (m *Machine) dissent() {
 	for _, h := range m.hosts {
-		if id := h.rec.Last().SystemID; id != 0 && id != m.floor.SystemID {
+		if id := h.rec.Last().SystemID; h.Role != Any && id != 0 && id != m.floor.SystemID {
 			m.on(h.Host, "", func(h *host) { m.refuseForeign(h, h.rec.Last()) })
 		}
 	}
@@ -85,11 +86,14 @@ func (m *Machine) votes(h *host) bool { return h.Role == Auto || h.Role == Prima
 
 // raise lifts the floor to the highest timeline seen out of recovery.
 func (m *Machine) raise() {
+	var highest *host
 	for _, h := range m.hosts {
 		if m.votes(h) && m.floor.SystemID != 0 && h.out.SystemID == m.floor.SystemID && h.out.Timeline > m.floor.Timeline {
-			m.floor.Timeline = h.out.Timeline
-			m.reason("%s was seen out of recovery on timeline %d", h.Host, h.out.Timeline)
+			m.floor.Timeline, highest = h.out.Timeline, h
 		}
+	}
+	if highest != nil {
+		m.reason("%s was seen out of recovery on timeline %d", highest.Host, m.floor.Timeline)
 	}
 }
 
@@ -124,9 +128,6 @@ func (m *Machine) objection(h *host) string {
 // decide elects. That the highest timeline wins is the floor's doing: it rises to every timeline seen, so that all hosts
 // to which there is no objection are on the same one.
 func (m *Machine) decide() {
-	if m.static() {
-		return
-	}
 	if m.elected != nil {
 		if why := m.objection(m.elected); why != "" {
 			m.unseat(why)

@@ -1,5 +1,20 @@
 // Package election chooses the primary of a shard from what its monitors and backends observed. It is pure: events in,
 // effects out; the shard actor executes the effects.
+//
+//	(start, FORGET, a new host) --> waiting --all answered or failed, or first_wait has passed--> nobody
+//	nobody  --one server proven, or electable, to which there is no objection--> elected
+//	elected --objection: demoted, below the floor, another cluster, its role, no longer a host, FORGET--> nobody
+//	elected --two servers proven on one timeline, on_two_writers = refuse--> nobody
+//	elected --doubted, its address gone or silent for unhealthy_after, and one other server proven--> elected (that one)
+//	elected: proven --evidence expires, late, lost, failed, hint--> in doubt --proof asked for after that--> proven
+//
+// The floor is the highest timeline on which a host of the shard was seen out of recovery. Since it rises before anybody
+// is elected, all hosts to which there is no objection are on the floor itself, and the highest timeline wins. A host
+// that is elected anew must be proven, or in doubt by no more than lateness or a hint; who is elected stays through any
+// doubt. Doubt takes nothing away, but every write grant then needs a fence, and each fence is evidence.
+//
+// Whatever is not known counts against a host: no identifier, no timeline, an answer with impossible times, two writers
+// with none of them elected before.
 package election
 
 import (
@@ -114,7 +129,7 @@ type Machine struct {
 	view      View
 	now       time.Time
 	waitUntil time.Time // the first election waits for hosts that have not answered
-	forgotten time.Time // of the last FORGET: what was asked before it is not about this generation
+	began     time.Time // the last FORGET or restart: what was asked for before it may be about another generation
 	inDoubt   bool      // Doubt was said of the elected host
 	conflict  Conflict
 
@@ -131,7 +146,7 @@ type Machine struct {
 func New(now time.Time, cfg Config, hosts []HostConfig, floor role.Floor, last *View) *Machine {
 	m := &Machine{cfg: cfg, floor: floor, now: now}
 	if last != nil {
-		m.view = *last
+		m.view, m.began = *last, now
 		if last.Floor.SystemID == floor.SystemID || last.Floor.Generation < floor.Generation {
 			m.floor = last.Floor.Merge(floor)
 		} else {
@@ -283,9 +298,11 @@ func (m *Machine) Proved() (asked time.Time, ok bool) {
 // settle draws the conclusions of a step.
 func (m *Machine) settle() {
 	before := m.view.Elected
-	m.identify()
-	m.raise()
-	m.decide()
+	if !m.static() {
+		m.identify()
+		m.raise()
+		m.decide()
+	}
 	m.publish()
 	m.tellDoubt(m.view.Elected != before)
 	if m.elected == nil && before != "" {

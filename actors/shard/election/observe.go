@@ -2,6 +2,7 @@ package election
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"fencepost/pgerr"
@@ -22,12 +23,12 @@ func (m *Machine) observed(o role.Observation) {
 				o.Verdict = role.Unknown
 			}
 			o.Asked, o.Answered = m.now, m.now
-		case !m.forgotten.IsZero() && !o.Asked.After(m.forgotten):
-			m.emit(Stale{h.Host, "observation asked for before FORGET"})
+		case !m.began.IsZero() && !o.Asked.After(m.began):
+			m.emit(Stale{h.Host, "observation asked for before FORGET or a restart"})
 			return
 		}
 		h.answered = true
-		if o.SystemID != 0 && m.floor.SystemID != 0 && o.SystemID != m.floor.SystemID {
+		if h.Role != Any && o.SystemID != 0 && m.floor.SystemID != 0 && o.SystemID != m.floor.SystemID {
 			m.refuseForeign(h, o)
 			return
 		}
@@ -77,7 +78,7 @@ func refusal(code string) string {
 // replace takes a new list of hosts in. Hosts that stay keep what is known about them. An address that is there twice,
 // under two names, is one host: a replica if it is one under either.
 func (m *Machine) replace(list []HostConfig) {
-	var hosts []*host
+	var hosts, added []*host
 	for _, c := range list {
 		if twin := find(hosts, c.Host); twin != nil {
 			if c.Role == Replica {
@@ -86,21 +87,21 @@ func (m *Machine) replace(list []HostConfig) {
 			continue
 		}
 		h := m.find(c.Host)
-		if h == nil {
+		if h == nil || h.Role == Any && c.Role != Any { // nobody had to ask it before
 			h = &host{}
+			added = append(added, h)
 		}
 		h.HostConfig = c
 		hosts = append(hosts, h)
 	}
-	old := m.hosts
 	m.hosts = hosts
-	for _, h := range hosts {
-		if h.Role != Any && !h.answered && find(old, h.Host) == nil {
+	for _, h := range added {
+		if h.Role != Any {
 			m.wait(h)
 		}
 	}
-	if m.elected != nil && m.find(m.elected.Host) == nil {
-		m.reason("%s is no longer a host of the shard", m.elected.Host)
+	if m.elected != nil && !slices.Contains(hosts, m.elected) {
+		m.reason("%s is no longer a host of the shard, or not without a check", m.elected.Host)
 		m.elected = nil
 	}
 }
@@ -128,7 +129,7 @@ func (m *Machine) forget(generation uint64) {
 }
 
 func (m *Machine) restart(floor role.Floor) {
-	m.floor, m.forgotten, m.waitUntil = floor, m.now, m.now
+	m.floor, m.began, m.waitUntil = floor, m.now, m.now
 	m.elected, m.last = nil, ""
 	for _, h := range m.hosts {
 		heard := h.rec.Heard()

@@ -46,7 +46,7 @@ func newOracle(now time.Time, cfg Config, list []HostConfig) *oracle {
 // restart forgets all but the view.
 func (o *oracle) restart(now time.Time, v View) {
 	list := o.list
-	*o = oracle{cfg: o.cfg, now: now, view: v, restarted: true, facts: map[role.Host]*facts{}}
+	*o = oracle{cfg: o.cfg, now: now, view: v, restarted: true, forgotten: now, facts: map[role.Host]*facts{}}
 	o.hosts(list)
 	if f := o.facts[v.Elected]; f != nil && v.Evidence.Host == v.Elected {
 		f.positive = append(f.positive, v.Evidence)
@@ -56,7 +56,7 @@ func (o *oracle) restart(now time.Time, v View) {
 }
 
 func (o *oracle) hosts(list []HostConfig) {
-	old := o.facts
+	old, roles := o.facts, o.list
 	o.facts, o.list = map[role.Host]*facts{}, nil
 	for _, c := range list {
 		if i := slices.IndexFunc(o.list, func(d HostConfig) bool { return d.Host == c.Host }); i >= 0 {
@@ -67,7 +67,8 @@ func (o *oracle) hosts(list []HostConfig) {
 		}
 		o.list = append(o.list, c)
 		o.facts[c.Host] = old[c.Host]
-		if old[c.Host] == nil {
+		i := slices.IndexFunc(roles, func(d HostConfig) bool { return d.Host == c.Host })
+		if i < 0 || roles[i].Role == Any && c.Role != Any {
 			o.facts[c.Host] = &facts{}
 			o.wait(c)
 		}

@@ -21,7 +21,7 @@ type HostRow struct {
 	Age            time.Duration // of Last, since it was asked for; 0 without it
 	Cause          role.Cause    // of the demotion, if Strength is Demoted
 	Why            string        // why Strength is not Proven, as "it ..."; "" if it is
-	Objection      string        // why it cannot be elected whatever its strength, as "its ..." or "it ..."; "" if it can
+	Objection      string        // what else speaks against it, as "its ..." or "it ..."; "" for nothing
 	Failure        role.Fact     // the last loss, failed connect or senseless answer
 	Heard          time.Time     // when it sent something last; zero: never
 	Foreign        bool          // of another cluster: not to be used for reads either
@@ -42,6 +42,9 @@ func (m *Machine) Hosts(now time.Time) []HostRow {
 		}
 		if !last.Asked.IsZero() {
 			row.Age = now.Sub(last.Asked)
+		}
+		if row.Objection == row.Why {
+			row.Objection = ""
 		}
 		if row.Strength == role.Demoted {
 			_, row.Cause, _ = h.rec.Demotion()
