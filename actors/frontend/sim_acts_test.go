@@ -47,7 +47,11 @@ func (c *client) act() {
 func sel(tag string) string { return "SELECT '" + tag + "'" }
 
 func (c *client) simple(tag string) bool {
-	c.send(&pgproto3.Query{String: sel(tag)})
+	sql := sel(tag)
+	if c.r.IntN(2) == 0 { // long enough for something to hit it
+		sql = fmt.Sprintf("SELECT pg_sleep(%.3f), '%s'", c.r.Float64()/20, tag)
+	}
+	c.send(&pgproto3.Query{String: sql})
 	return c.verify(request{rows: []string{tag}}, tag, c.read(1))
 }
 
@@ -56,6 +60,9 @@ func (c *client) many() {
 	tag, n := c.tag(), 1+c.r.IntN(600)
 	if c.r.IntN(3) == 0 {
 		n = 3000
+	}
+	if c.w.idleDeaths { // the server has done its part when all of it is in the buffers, and may die
+		n = 1 + n%100
 	}
 	text := tag + strings.Repeat(" ", c.r.IntN(60))
 	c.send(&pgproto3.Query{String: fmt.Sprintf("SELECT '%s' FROM generate_series(1,%d)", text, n)})
@@ -240,6 +247,9 @@ func (c *client) cancelAtOnce() {
 			c.w.system.Root.Send(c.w.deps.Cancel, &CancelRequest{Key: c.key, Done: func() {}})
 		}
 		c.verify(request{rows: []string{tag}}, tag, c.read(1))
+		if c.r.IntN(2) == 0 && !c.over {
+			c.simple(c.tag())
+		}
 	}
 }
 
@@ -322,7 +332,7 @@ func (c *client) copyIn() {
 		}
 		b := encode(&pgproto3.CopyData{Data: []byte(data)})
 		n := len(b)
-		if c.r.IntN(2) == 0 { // the COPY may fail, and the answer come, in the middle of this
+		if c.r.IntN(2) == 0 && !c.w.idleDeaths { // the COPY may fail, and the answer come, in the middle of this
 			n = 1 + c.r.IntN(n)
 		}
 		c.w.note(c.name, "> CopyData of %d bytes, cut at %d", len(b), n)

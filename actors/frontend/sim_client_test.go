@@ -69,7 +69,11 @@ func (c *client) run() {
 			c.close()
 			continue
 		}
-		for range c.r.IntN(8) {
+		acts := c.r.IntN(8)
+		if c.w.busy {
+			acts *= 2
+		}
+		for range acts {
 			if c.over || c.leaving {
 				break
 			}
@@ -81,6 +85,9 @@ func (c *client) run() {
 }
 
 func (c *client) think(most time.Duration) {
+	if c.w.busy {
+		most /= 20
+	}
 	if c.r.IntN(2) == 0 {
 		time.Sleep(time.Duration(c.r.Int64N(int64(most))))
 	}
@@ -253,14 +260,33 @@ func (c *client) send(all ...pgproto3.FrontendMessage) {
 		c.w.note(c.name, "> %s", strings.TrimPrefix(fmt.Sprintf("%T %.60v", m, fmt.Sprint(m)), "*pgproto3."))
 		b = append(b, encode(m)...)
 	}
+	defer c.killIdle()()
 	c.nc.SetWriteDeadline(time.Now().Add(c.patience()))
-	if c.r.IntN(6) == 0 && len(b) > 1 {
+	if c.r.IntN(6) == 0 && len(b) > 1 && !c.w.idleDeaths { // a server may die while it waits for the rest
 		n := 1 + c.r.IntN(len(b)-1)
 		c.write(b[:n])
 		c.think(50 * time.Millisecond)
 		b = b[n:]
 	}
 	c.write(b)
+}
+
+// killIdle ends idle server connections at a bad moment: where no client may notice, right before a request is sent; where
+// errors are in order, while it asks for a connection (a step of the loops takes a nanosecond). Those just used are left
+// alone: a pooler need not look at them again.
+func (c *client) killIdle() (after func()) {
+	const rested = 10 * time.Millisecond
+	k, wait := c.r.IntN(6), time.Duration(c.r.IntN(12))
+	switch {
+	case c.w.idleDeaths && k < 2:
+		c.w.server.KillIdle(rested)
+	case !c.w.calm && k == 0:
+		return func() {
+			time.Sleep(wait)
+			c.w.server.KillIdle(rested)
+		}
+	}
+	return func() {}
 }
 
 // write leaves it to the next read to notice the end of the session: there is something to read before it.

@@ -26,7 +26,7 @@ func quiet(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandle
 // run: no answer reaches another request than its own, none is missing, nothing of one client is open on a server
 // connection when another's statement comes, and in the end everything is given back.
 //
-// FENCEPOST_SIM_SEED plays one seed and prints its trace with -v, FENCEPOST_SIM_SEEDS says how many (default 240).
+// FENCEPOST_SIM_SEED plays one seed and prints its trace with -v, FENCEPOST_SIM_SEEDS says how many (default 480).
 func TestSimulation(t *testing.T) {
 	if s := os.Getenv("FENCEPOST_SIM_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
@@ -36,7 +36,7 @@ func TestSimulation(t *testing.T) {
 		simulate(t, seed, true)
 		return
 	}
-	seeds := 240
+	seeds := 480
 	if n, err := strconv.Atoi(os.Getenv("FENCEPOST_SIM_SEEDS")); err == nil {
 		seeds = n
 	}
@@ -110,6 +110,9 @@ func (w *world) play() {
 		}
 	}
 	n := 1 + w.rand.IntN(8)
+	if w.busy {
+		n += 4
+	}
 	stop := make(chan struct{})
 	var others, clients sync.WaitGroup
 	others.Go(func() { w.inspect(stop) })

@@ -35,7 +35,11 @@ type world struct {
 	seed uint64
 	rand *rand.Rand
 	calm bool // nothing goes wrong, so that nothing may fail
-	mode Mode
+	busy bool // many clients without pauses on few server connections
+	// Server connections die while they are idle, and at no other time: calm, because no client may notice.
+	idleDeaths bool
+	plain      int // not 0: one loop, one pool of that size, a server without faults; for scenarios
+	mode       Mode
 
 	system   *actor.ActorSystem
 	group    *eventloop.Group
@@ -153,13 +157,21 @@ func (w *world) seen(e fakepg.Event) {
 func newWorld(seed uint64) *world {
 	w := &world{seed: seed, rand: rand.New(rand.NewPCG(seed, 11)), trace: map[string][]string{}, keys: NewKeys(), budgets: shard.NewBudgets(), unheld: map[uint64]time.Time{}}
 	w.watch.owners = map[uint32]string{}
-	w.calm = seed%4 == 0
+	w.idleDeaths = seed%4 == 1
+	w.calm = seed%4 == 0 || w.idleDeaths
+	w.busy = w.rand.IntN(2) == 0
 	w.mode = []Mode{Transaction, Transaction, Session, Statement}[w.rand.IntN(4)]
+	if w.idleDeaths && w.mode == Session { // there it is a client's connection that dies
+		w.mode = Transaction
+	}
 	return w
 }
 
 // faults are what the server does wrong.
 func (w *world) faults() fakepg.Faults {
+	if w.plain > 0 {
+		return fakepg.Faults{}
+	}
 	f := fakepg.Faults{Slow: 30, SlowBy: 200 * time.Millisecond, Notice: 10, LoginDelay: 20 * time.Millisecond, Window: 512 << w.rand.IntN(6)}
 	if !w.calm {
 		f.Behind = w.rand.IntN(15)
@@ -172,7 +184,10 @@ func (w *world) start(t *testing.T) {
 	t.Helper()
 	log := zerolog.New(simLog{w}).Level(zerolog.InfoLevel)
 	seed := w.seed
-	loops := 1 + w.rand.IntN(2)
+	loops, pools := 1+w.rand.IntN(2), 1+w.rand.IntN(2)
+	if w.plain > 0 {
+		loops, pools = 1, 1
+	}
 	var err error
 	w.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Seed: &seed, Loops: loops, Panicked: w.panicked, Escalated: w.panicked})
 	if err != nil {
@@ -187,7 +202,7 @@ func (w *world) start(t *testing.T) {
 	})
 	w.server = fakepg.NewServer(seed, w.faults())
 	w.server.Watch = w.seen
-	w.dialer = &fakedial.Dialer{Server: w.server, Seed: seed, Delay: 5 * time.Millisecond, LateBy: 500 * time.Millisecond}
+	w.dialer = &fakedial.Dialer{Server: w.server, Seed: seed, Delay: time.Duration(1+w.rand.IntN(50)) * time.Millisecond, LateBy: 500 * time.Millisecond}
 	if !w.calm {
 		w.dialer.NotSent, w.dialer.Uncertain, w.dialer.Unanswered = 50, 100, 50
 	}
@@ -202,7 +217,7 @@ func (w *world) start(t *testing.T) {
 	w.deps = &Deps{Settings: &w.settings, Names: names, Clients: clients, Draining: &atomic.Bool{}, NextID: next, Version: "simulated", Log: log}
 	sh := shard.NewShard("main", []string{"server:5432"})
 	w.spec.Store(w.newSpec(sh))
-	for i := range 1 + w.rand.IntN(2) {
+	for i := range pools {
 		w.pools = append(w.pools, shard.PoolKey{Database: "db", ServerUser: fmt.Sprintf("u%d", i)})
 	}
 	w.settings.Store(&Settings{
@@ -226,6 +241,9 @@ func (w *world) newSpec(sh *shard.Shard) *shard.PoolSpec {
 	r := w.rand
 	s := &shard.PoolSpec{Shard: sh, Size: 1 + r.IntN(4), DBName: "db", Source: backend.FixedPassword(""), Dial: time.Second,
 		WaitLimit: 30 * time.Minute, Mode: "simulated"}
+	if w.busy {
+		s.Size = 1 + r.IntN(2)
+	}
 	if r.IntN(3) == 0 {
 		s.DBLimit = 1 + r.IntN(5)
 	}
@@ -238,6 +256,9 @@ func (w *world) newSpec(sh *shard.Shard) *shard.PoolSpec {
 	}
 	if r.IntN(2) == 0 {
 		s.Limits.Lifetime = time.Duration(1 + r.IntN(int(5*time.Second)))
+	}
+	if w.plain > 0 {
+		s.Size, s.DBLimit, s.Limits = w.plain, 0, pool.Config{Concurrency: 4, RetryMax: time.Second, PoolSize: w.plain}
 	}
 	if !w.calm {
 		s.WaitLimit = time.Duration(1+r.IntN(10)) * time.Second

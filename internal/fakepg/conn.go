@@ -29,13 +29,14 @@ type conn struct {
 
 	mu      sync.Mutex // guards what follows
 	busy    bool       // works on a message: a cancel is not in vain
+	resting time.Time  // since when nothing was open and no message came; zero while something is open
 	signals chan struct{}
 	cancel  bool
 	killed  bool
 }
 
 func newConn(s *Server, pid uint32, nc net.Conn, r *rand.Rand, f Faults) *conn {
-	c := &conn{server: s, pid: pid, secret: secretOf(pid), nc: nc, rand: r, faults: f,
+	c := &conn{server: s, pid: pid, secret: secretOf(pid), nc: nc, rand: r, faults: f, resting: time.Now(),
 		in: make(chan pgproto3.FrontendMessage), quit: make(chan struct{}), signals: make(chan struct{}, 1)}
 	c.engine = NewEngine(c.send)
 	c.engine.Flush, c.engine.Sleep = c.flush, c.sleep
@@ -80,9 +81,19 @@ func (c *conn) flags() (canceled, killed bool) {
 
 func (c *conn) setBusy(busy bool) {
 	c.mu.Lock()
-	c.busy = busy
+	c.busy, c.resting = busy, time.Time{}
 	c.cancel = c.cancel && busy
+	if !busy && c.engine.AtRest() {
+		c.resting = time.Now()
+	}
 	c.mu.Unlock()
+}
+
+// restedFor reports whether the connection has been at rest for d.
+func (c *conn) restedFor(d time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.resting.IsZero() && time.Since(c.resting) >= d
 }
 
 // sleep waits, unless a cancel or a kill ends it.

@@ -154,6 +154,18 @@ func (s *Server) Kill(pid uint32) bool {
 	return true
 }
 
+// KillIdle ends all connections that have been at rest for at least d.
+func (s *Server) KillIdle(d time.Duration) {
+	for _, pid := range s.PIDs() {
+		s.mu.Lock()
+		c := s.conns[pid]
+		s.mu.Unlock()
+		if c != nil && c.restedFor(d) {
+			c.kill()
+		}
+	}
+}
+
 // PIDs are those of all open connections, in the order of login.
 func (s *Server) PIDs() (all []uint32) {
 	s.mu.Lock()
