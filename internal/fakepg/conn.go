@@ -97,16 +97,19 @@ func (c *conn) restedFor(d time.Duration) bool {
 }
 
 // sleep waits, unless a cancel or a kill ends it.
-func (c *conn) sleep(d time.Duration) (canceled bool) {
+func (c *conn) sleep(d time.Duration) *Error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	for {
-		if canceled, killed := c.flags(); canceled || killed {
-			return canceled
+		switch canceled, killed := c.flags(); {
+		case killed:
+			return errTerminated()
+		case canceled:
+			return fail("57014", "canceling statement due to user request")
 		}
 		select {
 		case <-t.C:
-			return false
+			return nil
 		case <-c.signals:
 		}
 	}
@@ -223,6 +226,9 @@ func (c *conn) message(m pgproto3.FrontendMessage) bool {
 	}
 	more := c.engine.Handle(m)
 	switch {
+	case c.engine.ended:
+		c.trouble = "ended by an error"
+		return false
 	case dies:
 		c.end("died", false)
 		return false

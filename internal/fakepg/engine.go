@@ -14,8 +14,8 @@ type Engine struct {
 	Send func(pgproto3.BackendMessage)
 	// Flush, if not nil, is called where PostgreSQL sends what it has collected.
 	Flush func()
-	// Sleep, if not nil, waits for pg_sleep and reports whether a cancel ended the wait.
-	Sleep func(d time.Duration) (canceled bool)
+	// Sleep, if not nil, waits for pg_sleep. It returns what ended the wait early; a FATAL error ends the session.
+	Sleep func(d time.Duration) *Error
 
 	params   map[string]string // present values
 	defaults map[string]string
@@ -25,6 +25,7 @@ type Engine struct {
 	tx       txState
 	doomed   bool // the commit will fail
 	skipping bool // until Sync
+	ended    bool // by a FATAL error
 	extended bool // the message at work is one of the extended protocol
 
 	todo    []statement // of a simple query, not run yet
@@ -141,7 +142,7 @@ func (e *Engine) Handle(m pgproto3.FrontendMessage) bool {
 			e.skipping = true
 		}
 	}
-	return true
+	return !e.ended
 }
 
 func (e *Engine) flush() {
@@ -160,6 +161,7 @@ func (e *Engine) Notice(text string) {
 func (e *Engine) error(err *Error) {
 	e.Send(&pgproto3.ErrorResponse{Severity: err.Severity, SeverityUnlocalized: err.Severity, Code: err.Code, Message: err.Message})
 	e.flush()
+	e.ended = err.Severity == "FATAL"
 	switch e.tx {
 	case implicit:
 		e.abort()
@@ -171,6 +173,9 @@ func (e *Engine) error(err *Error) {
 
 // ready ends a request. Changed parameters are reported here, as PostgreSQL 14 and newer does.
 func (e *Engine) ready() {
+	if e.ended {
+		return
+	}
 	for _, name := range reportOrder {
 		if e.params[name] != e.reported[name] {
 			e.reported[name] = e.params[name]
@@ -307,12 +312,13 @@ func (e *Engine) function(m *pgproto3.FunctionCall) {
 	}
 }
 
-// Terminating sends the FATAL error of a server that ends the session.
-func (e *Engine) Terminating() {
-	e.Send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P01",
-		Message: "terminating connection due to administrator command"})
-	e.flush()
+// errTerminated is what a session says that pg_terminate_backend has ended.
+func errTerminated() *Error {
+	return &Error{"FATAL", "57P01", "terminating connection due to administrator command"}
 }
+
+// Terminating sends the FATAL error of a server that ends the session.
+func (e *Engine) Terminating() { e.error(errTerminated()) }
 
 // Parameters are the reported parameters with their present values.
 func (e *Engine) Parameters() map[string]string {

@@ -152,8 +152,10 @@ func (e *Engine) execute(s *statement, limit int, p *portal) *Error {
 	case selectRows:
 		return e.selectRows(s, limit, p)
 	case sleep:
-		if e.Sleep != nil && e.Sleep(s.wait) {
-			return fail("57014", "canceling statement due to user request")
+		if e.Sleep != nil {
+			if err := e.Sleep(s.wait); err != nil {
+				return err
+			}
 		}
 		e.Send(&pgproto3.DataRow{Values: [][]byte{{}, []byte(s.text)}})
 		tag = "SELECT 1"
