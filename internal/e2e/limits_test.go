@@ -100,6 +100,44 @@ func TestMaxDBConnections(t *testing.T) {
 	}
 }
 
+// A client that waits for another pool of its database is told so in time, at its login or at its query.
+func TestMaxDBConnectionsReached(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "18", "max_db_connections = 1", `query_wait_timeout = "500ms"`, `client_login_timeout = "1s"`)
+	holder := mustLogin(t, l.transaction())
+	if err := holder.hold(conversation{{script(query("BEGIN")), "C[BEGIN] Z[T]"}}); err != nil {
+		t.Fatal(err)
+	}
+	c := mustDial(t, l.pooler.addr)
+	got, err := c.startup(version30, "user", "another", "database", "transaction")
+	check(t, "login of another pool", got, err, "E[53300] EOF")
+	err = converse(l.transaction(), conversation{{script(query("SELECT 1")), "E[53300] Z[I]"}})
+	if err != nil {
+		t.Errorf("the same pool: %v", err)
+	}
+}
+
+// Server connections that are too old, or idle for too long, are replaced without anybody's notice.
+func TestBackendsAge(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "18", "default_pool_size = 3", `server_lifetime = "1s"`, "min_pool_size = 2")
+	idle := newLab(t, "18", "default_pool_size = 3", `server_idle_timeout = "1s"`)
+	idle.whole(idle.transaction(), 3)
+	c := mustLogin(t, l.transaction())
+	pids := map[string]bool{}
+	err := poll(patience, func() (bool, error) {
+		pid, err := c.query("SELECT pg_backend_pid()")
+		pids[pid] = true
+		return len(pids) >= 4, err
+	})
+	if err != nil {
+		t.Errorf("with server_lifetime = 1s: %d backends, %v", len(pids), err)
+	}
+	idle.eventually(0, "true")
+	c.close()
+	l.eventually(2, "true")
+}
+
 // Statement mode takes no transaction blocks.
 func TestStatementMode(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,11 @@ func runPgbench(t *testing.T, at place, e extent) string {
 		fmt.Fprintln(&out, balance(t, at))
 	}
 	bench("-i", "-q", "-s", "1")
+	if !e.full {
+		bench("-n", "-c", "1", "-t", "50")
+		bench("-n", "-c", "4", "-t", "20", "-M", "extended", "-f", "testdata/pgbench/mixed.sql")
+		return out.String()
+	}
 	protocols := []string{"simple", "extended"}
 	if e.session {
 		protocols = append(protocols, "prepared")

@@ -9,7 +9,7 @@ import (
 )
 
 // incidental are numbers that differ from run to run.
-var incidental = regexp.MustCompile(`(server process with PID|large object) \d+`)
+var incidental = regexp.MustCompile(`(server process with PID|large object|large object metadata with OID) \d+`)
 
 // runPsql runs the scripts in testdata/psql.
 func runPsql(t *testing.T, at place, e extent) string {
