@@ -105,7 +105,8 @@ func (m *Machine) electable(h *host) bool {
 	return h.Role == Primary
 }
 
-// objection says why the host cannot be the primary, leaving aside how good its evidence is; "" if it can.
+// objection says why the host cannot be the primary, leaving aside how good its evidence is; "" if it can. A server without
+// timelines has no identifier either: it is the primary of a shard in which nobody has one.
 func (m *Machine) objection(h *host) string {
 	o := h.rec.Evidence()
 	switch s := h.rec.Strength(m.now, m.cfg.TTL); {
@@ -115,10 +116,6 @@ func (m *Machine) objection(h *host) string {
 		return h.rec.Why(m.now, m.cfg.TTL)
 	case o.SystemID != m.floor.SystemID:
 		return fmt.Sprintf("its system identifier is %d, not %d", o.SystemID, m.floor.SystemID)
-	case m.floor.SystemID == 0 && !o.NoTimelines:
-		return "the system identifier of the shard is not known"
-	case o.NoTimelines && m.floor.Timeline > 0:
-		return fmt.Sprintf("it has no timeline, and the shard was on timeline %d", m.floor.Timeline)
 	case o.Timeline < m.floor.Timeline:
 		return fmt.Sprintf("its timeline %d is below %d, on which the shard has been", o.Timeline, m.floor.Timeline)
 	}

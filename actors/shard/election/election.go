@@ -228,6 +228,9 @@ func (m *Machine) take(ev Event) {
 	case Tick:
 	default:
 		m.bug("unknown event %v", ev)
+		if m.elected != nil {
+			m.on(m.elected.Host, "", func(h *host) { h.rec.Doubt(m.now, "an event that cannot happen") })
+		}
 	}
 }
 

@@ -302,7 +302,7 @@ func (o *oracle) moved(v View) error {
 	if same && v.Epoch != o.view.Epoch && !o.restarted || !same && v.Epoch <= o.view.Epoch {
 		return fmt.Errorf("from %v to %v", o.view, v)
 	}
-	if v.Elected != o.view.Elected && !v.Since.Equal(o.now) {
+	if since := v.Since; v.Elected != o.view.Elected && !since.Equal(o.now) || v.Elected == o.view.Elected && !since.Equal(o.view.Since) {
 		return fmt.Errorf("elected since %v, at %v", v.Since, o.now)
 	}
 	return nil

@@ -188,8 +188,13 @@ func (w *cluster) event() Event {
 		return FloorClaim{h, role.Floor{SystemID: 7, Generation: 9, Timeline: 9}}
 	}
 	o := role.Observation{Host: h, Verdict: role.Verdict(w.rand.IntN(4)), SystemID: 7, Timeline: 9, Asked: w.now.Add(time.Second), Answered: w.now}
-	if w.one(2) {
+	switch w.rand.IntN(4) {
+	case 0:
 		o.Asked = time.Time{}
+	case 1:
+		o.Answered = time.Time{}
+	case 2:
+		o.Answered = o.Asked
 	}
 	return Observed{o}
 }
