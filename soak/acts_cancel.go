@@ -37,8 +37,10 @@ func cancelRunning(s *session) error {
 		return err
 	}
 	reply, err := s.collect(1, func(m pgproto3.BackendMessage) bool {
-		switch m.(type) {
-		case *pgproto3.NoticeResponse, *pgproto3.ErrorResponse:
+		switch m := m.(type) {
+		case *pgproto3.NoticeResponse:
+			return m.Code == "00000" // and no warning that the server shuts down
+		case *pgproto3.ErrorResponse:
 			return true
 		}
 		return false

@@ -71,8 +71,8 @@ func (r *run) refusal(db *database, e *raw.Error) bool {
 		return db.scarce || r.causes.down()
 	case e.Code == "57P03" && strings.HasPrefix(e.Message, "query_wait_timeout: database"):
 		return db.scarce && recent(&r.causes.lastPause)
-	case e.Code == "57P03":
-		return r.causes.down()
+	case e.Code == "57P03": // in the small pool a login that was terminated may have been all there was to wait for
+		return r.causes.down() || db.scarce && r.causes.harmed()
 	}
 	return false
 }

@@ -42,6 +42,9 @@ func (r *run) settle(ctx context.Context) {
 			s.Servers <= r.restingServers() && s.Queued == 0 {
 			r.say("settled after %.1f s: %d descriptors, %d actors, %d goroutines", time.Since(began).Seconds(), s.FDs, s.Actors, s.Goroutines)
 			r.settled = s
+			if r.settled.Live, err = r.product.liveHeap(ctx); err != nil {
+				r.violate(processTrouble, "%v", err)
+			}
 			return
 		}
 		if time.Since(began) > settleLimit || !sleep(ctx, 250*time.Millisecond) {
@@ -127,7 +130,11 @@ func (r *run) counts(ctx context.Context) {
 }
 
 func (r *run) memory() {
-	for _, m := range judgeMemory(r.watch.all(), 0, r.loadEnd) {
+	all := judgeMemory(r.watch.all(), 0, r.loadEnd)
+	if r.settled.Live > 0 {
+		all = append(all, restingHeap(r.base.Live, r.settled.Live))
+	}
+	for _, m := range all {
 		r.memories = append(r.memories, m)
 		if !m.Flat {
 			r.violate(memoryGrowth, "%s", m)

@@ -8,7 +8,7 @@ import (
 // The rule for memory that is flat: after a warm-up of a quarter of the load (two minutes at most) the samples are cut
 // into a first and a last third. The median of the last may be above that of the first by a tenth and 8 MiB. It is
 // applied to the resident memory and to the heap's floor, the tenth percentile of the heap, which what is not yet
-// collected does not raise.
+// collected does not raise. Sharper is the comparison of what is left of the heap at rest: see restSlack.
 const (
 	warmUpShare   = 4
 	warmUpMost    = 120.0 // seconds
@@ -16,6 +16,13 @@ const (
 	growthSlack   = 8 << 20
 	fewestInThird = 3 // samples in a third: with fewer nothing is said
 )
+
+// restSlack is how much more the heap may hold at rest after the load than before, both after a collection.
+const restSlack = 3 << 20
+
+func restingHeap(before, after int64) memoryResult {
+	return memoryResult{What: "live heap at rest", First: before, Last: after, Limit: before + restSlack, Flat: after <= before+restSlack}
+}
 
 // memoryResult is what the rule found.
 type memoryResult struct {

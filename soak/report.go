@@ -150,7 +150,7 @@ func (rep *Report) counted(b *strings.Builder) {
 	line("at rest before, after", "descriptors %d, %d; actors %d, %d; goroutines %d, %d; resident %s, %s", rep.Before.FDs, rep.After.FDs,
 		rep.Before.Actors, rep.After.Actors, rep.Before.Goroutines, rep.After.Goroutines, mib(rep.Before.RSS), mib(rep.After.RSS))
 	for _, m := range rep.Memory {
-		line("memory, first and last third", "%s", m)
+		line("memory, begin and end", "%s", m)
 	}
 }
 

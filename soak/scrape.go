@@ -21,6 +21,7 @@ type sample struct {
 	RSS        int64   `json:"rss_bytes"`
 	Heap       int64   `json:"heap_bytes"`      // live and not yet collected
 	HeapInUse  int64   `json:"heap_used_spans"` // pages of the heap in use
+	Live       int64   `json:"live_bytes"`      // of the heap after a collection; only at rest
 	Clients    int     `json:"clients"`         // as Fencepost counts them
 	Open       int     `json:"connections"`     // as the load counts them
 	Servers    int     `json:"servers"`         // server connections, as Fencepost counts them
@@ -128,6 +129,35 @@ func (r *run) look(ctx context.Context) (sample, error) {
 	}
 	s.FDs, err = descriptors(r.product.pid())
 	return s, err
+}
+
+// liveHeap has the process collect its garbage and returns what is left: the heap profile's page does both.
+func (p *product) liveHeap(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var live int64
+	for range 2 { // what finalizers hold is free after the second
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/debug/pprof/heap?debug=1&gc=1", nil)
+		if err != nil {
+			return 0, err
+		}
+		req.Close = true
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			return 0, err
+		}
+		_, rest, found := strings.Cut(string(b), "\n# HeapAlloc = ")
+		number, _, _ := strings.Cut(rest, "\n")
+		if live, err = strconv.ParseInt(number, 10, 64); !found || err != nil {
+			return 0, fmt.Errorf("the heap profile does not say HeapAlloc (%s)", resp.Status)
+		}
+	}
+	return live, nil
 }
 
 // residentBytes is a process's resident memory.

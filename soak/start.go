@@ -106,7 +106,9 @@ func (r *run) rest(ctx context.Context) error {
 		s.Goroutines, s.Actors, s.FDs = max(s.Goroutines, r.base.Goroutines), max(s.Actors, r.base.Actors), max(s.FDs, r.base.FDs)
 		r.base = s
 	}
-	return nil
+	var err error
+	r.base.Live, err = r.product.liveHeap(ctx)
+	return err
 }
 
 // restingServers is how many server connections stay open when nobody works (min_pool_size).
