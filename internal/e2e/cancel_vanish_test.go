@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -120,6 +121,43 @@ func TestReloadLeavesCancels(t *testing.T) {
 			if err := c.hold(conversation{{script(query("SELECT 'next'")), "T D[next] C[SELECT 1] Z[I]"}}); err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// A client that goes while its cancel is on the way through Fencepost: the canceller's connection is closed all the same,
+// at the latest when the lease is over.
+func TestCancelMeetsGoodbye(t *testing.T) {
+	t.Parallel()
+	for _, loops := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d event loops", loops), func(t *testing.T) {
+			t.Parallel()
+			w := newWired(t, "18", "default_pool_size = 8", fmt.Sprintf("event_loops = %d", loops))
+			w.each(8, func(i int) error {
+				for round := range 60 {
+					c, err := w.transaction().login()
+					if err != nil {
+						return err
+					}
+					if err := c.begun("meets", time.Minute); err != nil {
+						return err
+					}
+					done := make(chan error, 3)
+					for range cap(done) {
+						go func() { done <- c.cancel(w.pooler.addr) }()
+					}
+					departures[1+round%2].go_(c)
+					for range cap(done) {
+						if err := <-done; err != nil {
+							return fmt.Errorf("round %d: %w", round, err)
+						}
+					}
+					c.nc.Close()
+				}
+				return nil
+			})
+			w.atRest()
+			w.poolsAtRest()
 		})
 	}
 }
