@@ -82,7 +82,7 @@ soak: test-tools ## twenty minutes of the same
 	$(GO) run ./cmd/fencepost-soak load -duration 20m $(SOAKFLAGS)
 
 .PHONY: soak-cancel
-soak-cancel: ## an hour of cancels at random moments, then the control that has to be caught
+soak-cancel: ## 45 minutes of cancels at random moments, and the control that has to be caught
 	@scripts/install.sh ca-certificates postgresql npm
 	$(GO) run ./cmd/fencepost-soak cancel $(SOAKFLAGS)
 	$(GO) run ./cmd/fencepost-soak cancel -control -late=false -per-cell 1000 -total 0 -cell-limit 4m $(SOAKFLAGS)

@@ -46,6 +46,20 @@ func TestNoCancelHitsAnother(t *testing.T) {
 	}
 }
 
+// The same with a pool that is spread over two event loops.
+func TestNoCancelHitsAnotherOnTwoLoops(t *testing.T) {
+	t.Parallel()
+	o := short(t)
+	o.Pools, o.Loops = []int{10}, 2
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range r.Problems() {
+		t.Error(p)
+	}
+}
+
 // The control: without leases the same clients see foreign hits.
 func TestTheControlIsCaught(t *testing.T) {
 	t.Parallel()
