@@ -132,7 +132,7 @@ func (r *run) counts(ctx context.Context) {
 func (r *run) memory() {
 	all := judgeMemory(r.watch.all(), 0, r.loadEnd)
 	if r.settled.Live > 0 {
-		all = append(all, restingHeap(r.base.Live, r.settled.Live))
+		all = append(all, restingHeap(r.base.Live, r.settled.Live, r.opts.Loops))
 	}
 	for _, m := range all {
 		r.memories = append(r.memories, m)
