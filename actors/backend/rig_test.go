@@ -87,6 +87,8 @@ func (r *rig) stop() {
 	time.Sleep(2 * time.Second) // the runtime's throttle of dead letters
 }
 
+func (r *rig) sleep(d time.Duration) { time.Sleep(d) }
+
 func (r *rig) on(f func()) {
 	done := make(chan struct{})
 	r.loop.Post(func() { defer close(done); f() })

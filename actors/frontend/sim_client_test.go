@@ -62,7 +62,7 @@ func (c *client) problem(format string, args ...any) {
 
 // run plays some sessions one after the other.
 func (c *client) run() {
-	time.Sleep(time.Duration(1+c.id) * time.Microsecond) // two at the same instant would come in any order
+	pass(time.Duration(1+c.id) * time.Microsecond) // two at the same instant would come in any order
 	for range 1 + c.r.IntN(3) {
 		c.think(time.Second)
 		if !c.login() {
@@ -89,7 +89,7 @@ func (c *client) think(most time.Duration) {
 		most /= 20
 	}
 	if c.r.IntN(2) == 0 {
-		time.Sleep(time.Duration(c.r.Int64N(int64(most))))
+		pass(time.Duration(c.r.Int64N(int64(most))))
 	}
 }
 
@@ -282,7 +282,7 @@ func (c *client) killIdle() (after func()) {
 		c.w.server.KillIdle(rested)
 	case !c.w.calm && k == 0:
 		return func() {
-			time.Sleep(wait)
+			pass(wait)
 			c.w.server.KillIdle(rested)
 		}
 	}

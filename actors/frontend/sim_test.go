@@ -84,6 +84,9 @@ func simulate(t *testing.T, seed uint64, verbose bool) (trace []string) {
 	return trace
 }
 
+// pass lets time pass in the bubble.
+func pass(d time.Duration) { time.Sleep(d) }
+
 func (w *world) lines() (all []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

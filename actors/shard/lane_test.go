@@ -58,7 +58,7 @@ func TestAttachIsRefusedOnlyAsLongAsTheServerRefuses(t *testing.T) {
 		p.detach()
 		q.detach()
 		r.server.Refuse(nil)
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.login(0)
 		if row := r.row(0, key); row.Clients != 1 {
 			t.Errorf("%d clients", row.Clients)
@@ -148,7 +148,7 @@ func TestRefusedAtTheDeadline(t *testing.T) {
 			bubble(t, 1, func(r *rig) {
 				p := r.login(0)
 				tc.prepare(r)
-				time.Sleep(time.Second)
+				r.sleep(time.Second)
 				p.ask()
 				began := time.Now()
 				e := get(r, p.denied).Err
@@ -179,7 +179,7 @@ func TestLeaving(t *testing.T) {
 		d.ask()
 		r.system.Root.Send(b.lane, &Abandon{Checkout: b.checkout})
 		c.detach() // without an Abandon: its session failed
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		a.give(held, pool.Clean)
 		get(r, d.granted) // and d dies without having seen it
 		d.detach()
@@ -200,9 +200,9 @@ func TestDeadIdleBackend(t *testing.T) {
 		p.ask()
 		old := p.take()
 		p.give(old, pool.Clean)
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		r.server.KillIdle(0)
-		time.Sleep(1) // the time it takes to arrive; what comes at the same instant is the simulation's business
+		r.sleep(1) // the time it takes to arrive; what comes at the same instant is the simulation's business
 		p.ask()
 		if p.take() == old {
 			t.Error("granted a dead connection")
@@ -222,7 +222,7 @@ func TestDirtyBackendIsCleaned(t *testing.T) {
 		a.ask()
 		held := a.take()
 		a.query(held, "BEGIN")
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		b.ask()
 		a.give(held, pool.Dirty)
 		if b.take() != held {
@@ -254,7 +254,7 @@ func TestLaneFails(t *testing.T) {
 		get(r, a.lost)
 		get(r, b.lost)
 		r.system.Root.Send(a.lane, &Checkin{Backend: held, Condition: pool.Broken}) // a's word crosses the restart
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		row := r.row(0, key)
 		for st, n := range row.Counts {
 			if n != 0 && st > 0 {
@@ -279,13 +279,13 @@ func TestLaneFailsPausedAndReloaded(t *testing.T) {
 		spec.Limits.MinSize = 2
 		r.reload(spec)
 		r.control(0, Pause)
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		r.system.Root.Send(p.lane, (*Checkout)(nil))
 		p.ask()
 		none(r, p.granted, time.Second)
 		r.control(0, Resume)
 		p.give(p.take(), pool.Clean)
-		time.Sleep(5 * time.Second)
+		r.sleep(5 * time.Second)
 		if row := r.row(0, key); row.Counts[pool.Idle] != 2 {
 			t.Errorf("%d backends are idle, min_pool_size is 2", row.Counts[pool.Idle])
 		}
@@ -322,14 +322,14 @@ func TestPauseAndReconnect(t *testing.T) {
 		b.ask()
 		b.give(b.take(), pool.Clean)
 		r.control(0, Pause)
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		if n := quiet(Pause); n != 1 {
 			t.Errorf("%d connections while one is held in a paused pool", n)
 		}
 		b.ask()
 		none(r, b.granted, time.Second)
 		a.give(held, pool.Clean)
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		if n := quiet(Pause); n != 0 {
 			t.Errorf("%d connections in a paused pool at rest", n)
 		}
@@ -340,7 +340,7 @@ func TestPauseAndReconnect(t *testing.T) {
 		first := b.take()
 		get(r, late.attached)
 		r.control(0, Reconnect)
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		if n := quiet(Reconnect); n != 1 {
 			t.Errorf("%d connections are still to be replaced, one is held", n)
 		}
@@ -358,12 +358,12 @@ func TestMinSize(t *testing.T) {
 		r.spec = r.newSpec(4)
 		r.spec.Limits.MinSize, r.spec.Limits.IdleTimeout = 3, time.Second
 		r.system.Root.Send(r.lanes[0], &Ensure{Pool: key, Spec: r.spec})
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		if row := r.row(0, key); row.Counts[pool.Idle] != 3 || r.server.Logins() != 3 {
 			t.Errorf("%d idle after %d logins", row.Counts[pool.Idle], r.server.Logins())
 		}
 		r.server.KillIdle(0)
-		time.Sleep(5 * time.Second)
+		r.sleep(5 * time.Second)
 		if row := r.row(0, key); row.Counts[pool.Idle] != 3 {
 			t.Errorf("%d idle after all had died", row.Counts[pool.Idle])
 		}
@@ -379,7 +379,7 @@ func TestReloadReplacesConnections(t *testing.T) {
 		spec := r.newSpec(2)
 		spec.DBName = "elsewhere"
 		r.reload(spec)
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		p.give(old, pool.Clean)
 		p.ask()
 		if p.take() == old {

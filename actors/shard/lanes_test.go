@@ -24,12 +24,12 @@ func TestLanesShareAPool(t *testing.T) {
 					p.ask()
 					b := (<-p.granted).Backend
 					r.on(0, func() { b.Hold(p) })
-					time.Sleep(10 * time.Millisecond)
+					r.sleep(10 * time.Millisecond)
 					p.give(b, pool.Clean)
 				}
 			}()
 		}
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		q := r.login(1)
 		for range 50 {
 			q.ask()
@@ -39,13 +39,13 @@ func TestLanesShareAPool(t *testing.T) {
 				t.Errorf("served after %v", took)
 			}
 			q.give(b, pool.Clean)
-			time.Sleep(20 * time.Millisecond)
+			r.sleep(20 * time.Millisecond)
 			if budget, _ := r.deps.Budgets.For(key, r.spec); budget.Used() > 4 {
 				t.Errorf("%d permits are out", budget.Used())
 			}
 		}
 		stop.Store(true)
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		n := 0
 		for loop := range 2 {
 			for st := pool.Dialling; st <= pool.Closing; st++ {
@@ -82,7 +82,7 @@ func TestPoolsShareADatabase(t *testing.T) {
 		r.spec.DBLimit, r.spec.Limits.MinSize = 3, 3
 		r.system.Root.Send(r.lanes[0], &Ensure{Pool: PoolKey{"db", "a"}, Spec: r.spec})
 		r.system.Root.Send(r.lanes[0], &Ensure{Pool: PoolKey{"db", "b"}, Spec: r.spec})
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		if n := r.server.Logins(); n > 4 {
 			t.Errorf("%d server logins in a minute for three connections", n)
 		}
@@ -106,7 +106,7 @@ func TestReloadOfTheSize(t *testing.T) {
 		}
 		r.reload(r.newSpec(1))
 		a.give(held, pool.Broken)
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		a.ask()
 		none(r, a.granted, time.Second)
 		b.give(other, pool.Clean)
@@ -123,13 +123,13 @@ func TestUnusedLaneEnds(t *testing.T) {
 		p := r.login(0)
 		p.ask()
 		held := p.take()
-		time.Sleep(3 * time.Hour)
+		r.sleep(3 * time.Hour)
 		p.give(held, pool.Clean)
 		p.detach()
 		if row := r.row(0, key); row.Pool != key {
 			t.Fatal("no lane")
 		}
-		time.Sleep(2 * time.Hour)
+		r.sleep(2 * time.Hour)
 		if row := r.row(0, key); row.Pool == key {
 			t.Errorf("the lane is still there: %+v", row)
 		}
@@ -145,7 +145,7 @@ func TestDetachCrossesRefusal(t *testing.T) {
 		p.lane = r.lanes[0]
 		p.attach()
 		p.detach()
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		if row := r.row(0, key); row.Clients != 0 {
 			t.Errorf("%d clients", row.Clients)
 		}

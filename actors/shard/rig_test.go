@@ -194,6 +194,8 @@ func (p *probe) query(b *backend.Backend, sql string) {
 	})
 }
 
+func (r *rig) sleep(d time.Duration) { time.Sleep(d) }
+
 func (r *rig) on(loop int, f func()) {
 	done := make(chan struct{})
 	r.group.Loop(loop).Post(func() { defer close(done); f() })

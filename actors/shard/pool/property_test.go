@@ -415,7 +415,7 @@ func (w *world) finish() {
 // For any legal sequence of events: one holder a backend, counts that add up, never more backends than permits, waiters
 // served in order, each answered once unless abandoned, nobody kept waiting for what could be done, no permit lost.
 func TestRandomSequences(t *testing.T) {
-	seeds, steps := uint64(400), 3000
+	seeds, steps := uint64(250), 3000
 	if testing.Short() {
 		seeds = 50
 	}
