@@ -58,7 +58,7 @@ func Defaults() Config {
 // host is what is known about the connections to one host.
 type host struct {
 	conns        int
-	loss         time.Time // the last one; zero: none
+	loss         time.Time // the last one, or whatever else put an end to what was proven before; zero: none
 	proven       time.Time // the latest time at which a positive answer was asked for
 	monitorAsked time.Time // the same for an answer of any kind to the monitor
 	heard        time.Time
@@ -77,9 +77,8 @@ type Machine struct {
 	last    role.Host // elected last; "": none yet
 	elected bool      // it still is
 
-	bar    time.Time // proofs asked for up to here do not make the shard Healthy
-	total  int       // connections there were when it became Unhealthy
-	lost   int       // of those
+	total  int // connections there were when it became Unhealthy
+	lost   int // of those
 	notice notice
 
 	effects []Effect
@@ -101,8 +100,10 @@ func New(now time.Time, cfg Config) *Machine {
 // one is seen to be a failover.
 func Resume(now time.Time, cfg Config, elected role.Host) *Machine {
 	m := New(now, cfg)
-	m.last, m.elected = elected, elected != ""
-	m.bar = now
+	if elected != "" {
+		m.last, m.elected = elected, true
+		m.keep(elected).loss = now
+	}
 	return m
 }
 

@@ -91,11 +91,7 @@ func (m *Machine) disconnected(e Disconnected) {
 // loss of a number of connections, or of the hope for one.
 func (m *Machine) loss(h *host, name role.Host, at time.Time, n int, why string) {
 	h.loss = later(h.loss, at)
-	if name != m.last {
-		return
-	}
-	m.bar = later(m.bar, at)
-	if m.state == Healthy {
+	if name == m.last && m.state == Healthy {
 		m.enter(Unhealthy, why)
 		m.total, m.lost = h.conns+n, n
 	}
@@ -118,13 +114,15 @@ func (m *Machine) suspect(why string) {
 	}
 }
 
-// fail gives the host elected last up.
+// fail gives the host elected last up, if that has not been done.
 func (m *Machine) fail(why string) {
-	m.bar = later(m.bar, m.now)
 	m.notice = notice{}
-	if m.state != Failover {
-		m.enter(Failover, why)
+	if m.state == Failover {
+		return
 	}
+	h := m.keep(m.last)
+	h.loss = later(h.loss, m.now)
+	m.enter(Failover, why)
 }
 
 func (m *Machine) elect(name role.Host) {
@@ -134,14 +132,12 @@ func (m *Machine) elect(name role.Host) {
 		m.suspect("it is no longer the primary, and nobody else is")
 	case m.last == "":
 		m.last = name
-		m.bar = m.of(name).loss
 	case name != m.last:
 		if m.state != Failover {
 			m.enter(Failover, string(name)+" was elected instead")
 		}
 		before := m.last
 		m.last, m.notice = name, notice{}
-		m.bar = m.of(name).loss
 		m.forget(before)
 	}
 }
@@ -213,7 +209,7 @@ func (m *Machine) settle() {
 	if !m.notice.at.IsZero() && h.monitorAsked.After(m.notice.at) {
 		m.notice = notice{} // the monitor was answered after it
 	}
-	if m.state == Healthy && !m.now.Before(h.heard.Add(m.cfg.UnhealthyAfter)) {
+	if m.state == Healthy && m.silent(h) {
 		m.suspect("nothing was heard from it for " + m.cfg.UnhealthyAfter.String())
 	}
 	if m.state != Healthy && m.elected && m.wellHeard(h) {
@@ -226,13 +222,16 @@ func (m *Machine) settle() {
 	}
 }
 
+// silent reports whether nothing was heard from the host for too long.
+func (m *Machine) silent(h *host) bool { return !m.now.Before(h.heard.Add(m.cfg.UnhealthyAfter)) }
+
 // wellHeard reports whether the host is proven by something asked for after the last loss, and its monitor hears it. A
 // monitor that the server does not let in cannot: then a client's fence is enough.
 func (m *Machine) wellHeard(h *host) bool {
-	if !h.proven.After(m.bar) {
+	if !h.proven.After(h.loss) || m.silent(h) {
 		return false
 	}
-	return h.monitor == MonitorLogin || h.monitor == MonitorUp && h.monitorAsked.After(m.bar)
+	return h.monitor == MonitorLogin || h.monitor == MonitorUp && h.monitorAsked.After(h.loss)
 }
 
 // given reports whether enough is lost for long enough: all there is, if no connection was there to begin with.
