@@ -41,7 +41,7 @@ func (w *world) event() Event {
 	code := []string{"", "", pgerr.AdminShutdown, pgerr.CrashShutdown, pgerr.CannotConnectNow, pgerr.IdleSessionTimeout, pgerr.IdleInTransactionTimeout, pgerr.TransactionTimeout, pgerr.TooManyConnections}[w.rand.IntN(9)]
 	at := time.Time{}
 	if w.one(3) {
-		at = w.ago(100)
+		at = w.ago(150).Add(50 * time.Millisecond)
 	}
 	if w.one(20) { // a while of all being well
 		return Proven{h, w.ago(20)}

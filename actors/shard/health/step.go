@@ -71,8 +71,8 @@ func (m *Machine) disconnected(e Disconnected) {
 	} else {
 		h.conns--
 	}
-	// Of those that were there when the shard became Unhealthy?
-	old := e.Host == m.last && m.state == Unhealthy && (e.Opened.IsZero() || !e.Opened.After(m.since))
+	// Of those that were there when the shard became Unhealthy? In other states nobody counts.
+	old := e.Host == m.last && (e.Opened.IsZero() || !e.Opened.After(m.since))
 	if e.Expected || ordinary(e.Code) {
 		if old && m.total > m.lost {
 			m.total--
