@@ -79,6 +79,12 @@ var conversations = []struct {
 		{script(divide, query("SELECT 1"), sync_), "1 2 E[22012] Z[I]"},
 		{script(query("SELECT 2")), "T D[2] C[SELECT 1] Z[I]"},
 	}},
+	{"a Query behind an error that is known is skipped, too", conversation{
+		{script(divide, flush), "1 2 E[22012]"},
+		{script(query("SELECT 1"), run("SELECT 1"), query("SELECT 1")), ""},
+		{script(sync_, query("SELECT 2")), "Z[I] T D[2] C[SELECT 1] Z[I]"},
+		{script(query("SELECT 3")), "T D[3] C[SELECT 1] Z[I]"},
+	}},
 	{"describe first, with Flush", conversation{ // 3.08
 		{script(parse("", "SELECT $1::int + 1"), describeStatement(""), flush), "1 t T"},
 		{script(bind("", "", "41"), execute("", 0), sync_), "2 D[42] C[SELECT 1] Z[I]"},

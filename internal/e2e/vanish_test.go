@@ -190,8 +190,9 @@ func TestAbruptExitsKeepBackends(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if i%2 == 0 {
-			if err := c.send(query("SELECT repeat('x', 1000) FROM generate_series(1, 3000)")); err != nil {
+		if i%3 > 0 {
+			sql := []string{"", "SELECT repeat('x', 1000) FROM generate_series(1, 3000)", "BEGIN"}[i%3]
+			if err := c.send(query(sql)); err != nil {
 				return err
 			}
 			if _, err := c.next(); err != nil {
