@@ -74,7 +74,7 @@ func consoleError(err error) string {
 	return ""
 }
 
-// clientsNow is what the console shows, for the report of something that hangs.
+// clientsNow is what the console shows and what the goroutines do, for the report of something that hangs.
 func (r *run) clientsNow() string {
 	c := &console{addr: r.addr, meter: &r.aside}
 	defer c.close()
@@ -88,5 +88,7 @@ func (r *run) clientsNow() string {
 			fmt.Fprintf(&b, "  %v\n", m)
 		}
 	}
+	stacks, err := r.product.get(ctx, "/debug/pprof/goroutine?debug=2")
+	fmt.Fprintf(&b, "goroutines: %v\n%s", err, stacks)
 	return r.attach("console", b.String())
 }

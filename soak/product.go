@@ -156,7 +156,7 @@ func (p *product) running() bool {
 // terminate asks the process to drain and waits for it to end well.
 func (p *product) terminate(limit time.Duration) error {
 	if !p.running() {
-		return fmt.Errorf("fencepost ended by itself: %v", p.err)
+		return errors.Join(errors.New("fencepost ended by itself"), p.err)
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -177,15 +177,4 @@ func (p *product) kill() error {
 	err := p.cmd.Process.Kill()
 	<-p.done
 	return err
-}
-
-// dump asks a process that hangs for its goroutines, which end up in the log, and ends it by that.
-func (p *product) dump() {
-	if p.running() {
-		p.cmd.Process.Signal(syscall.SIGABRT) //nolint:errcheck // it is gone then
-		select {
-		case <-p.done:
-		case <-time.After(10 * time.Second):
-		}
-	}
 }

@@ -152,7 +152,7 @@ func (b *saboteur) reloadBroken(ctx context.Context) error {
 		return werr
 	}
 	if !strings.HasPrefix(consoleError(err), "F0000 ") {
-		return fmt.Errorf("a broken settings file was answered with %v", err)
+		return errors.Join(errors.New("a broken settings file was not refused"), err)
 	}
 	return nil
 }

@@ -34,24 +34,34 @@ type sample struct {
 // metricSet is one scrape: values by name and labels, as they are written.
 type metricSet map[string]float64
 
-// scrape reads /metrics on a connection of its own, which is closed before the descriptors are counted.
-func (p *product) scrape(ctx context.Context) (metricSet, error) {
+// get reads a page of the HTTP server on a connection of its own.
+func (p *product) get(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+path, nil)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("/metrics: %s", resp.Status)
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, resp.Status)
 	}
-	return parseMetrics(resp.Body)
+	return string(b), err
+}
+
+// scrape reads /metrics. Its connection is closed before the descriptors are counted.
+func (p *product) scrape(ctx context.Context) (metricSet, error) {
+	text, err := p.get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return parseMetrics(strings.NewReader(text))
 }
 
 func parseMetrics(r io.Reader) (metricSet, error) {
@@ -132,29 +142,16 @@ func (r *run) look(ctx context.Context) (sample, error) {
 }
 
 // liveHeap has the process collect its garbage and returns what is left: the heap profile's page does both.
-func (p *product) liveHeap(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	var live int64
+func (p *product) liveHeap(ctx context.Context) (live int64, err error) {
 	for range 2 { // what finalizers hold is free after the second
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/debug/pprof/heap?debug=1&gc=1", nil)
+		text, err := p.get(ctx, "/debug/pprof/heap?debug=1&gc=1")
 		if err != nil {
 			return 0, err
 		}
-		req.Close = true
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return 0, err
-		}
-		b, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			return 0, err
-		}
-		_, rest, found := strings.Cut(string(b), "\n# HeapAlloc = ")
+		_, rest, found := strings.Cut(text, "\n# HeapAlloc = ")
 		number, _, _ := strings.Cut(rest, "\n")
 		if live, err = strconv.ParseInt(number, 10, 64); !found || err != nil {
-			return 0, fmt.Errorf("the heap profile does not say HeapAlloc (%s)", resp.Status)
+			return 0, fmt.Errorf("the heap profile does not say HeapAlloc: %w", err)
 		}
 	}
 	return live, nil

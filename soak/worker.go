@@ -84,13 +84,13 @@ func (w *worker) newSession(db *database, user string) *session {
 }
 
 // login opens a session; nil if it was refused, which has been judged then.
-func (w *worker) login(db *database, user string) (*session, error) {
+func (w *worker) login(db *database, user string) *session {
 	s := w.newSession(db, user)
 	if err := s.login(); err != nil {
 		w.r.judgeLogin(s.id.name()+" "+db.name+"/"+user, err)
-		return nil, nil
+		return nil
 	}
-	return s, nil
+	return s
 }
 
 // login connects with settings of the session's own and checks what it is told.
@@ -115,8 +115,8 @@ func (s *session) login() error {
 
 // session does some things in a session and leaves it.
 func (w *worker) session(things int) {
-	s, err := w.login(w.anyDatabase())
-	if err != nil || s == nil {
+	s := w.login(w.anyDatabase())
+	if s == nil {
 		return
 	}
 	defer s.forgetListener()

@@ -16,11 +16,11 @@ import (
 type Outcome uint8
 
 const (
-	// Absent: rolled back, failed, or given up before anything was sent that could have committed it.
+	// Absent is a transaction that was rolled back, failed, or given up before anything was sent that could have committed it.
 	Absent Outcome = iota
-	// Unknown: what could have committed it was sent and not answered.
+	// Unknown is one for which what could have committed it was sent and not answered.
 	Unknown
-	// Present: the commit was acknowledged.
+	// Present is one whose commit was acknowledged.
 	Present
 )
 
