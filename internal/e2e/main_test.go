@@ -108,11 +108,10 @@ func stopServers() {
 	var g errgroup.Group
 	for _, start := range servers.started {
 		g.Go(func() error {
-			c, err := start()
-			if err != nil {
-				return nil
+			if c, err := start(); err == nil { // else the tests that wanted it have failed, and said why
+				return c.Stop()
 			}
-			return c.Stop()
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
