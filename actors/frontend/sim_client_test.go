@@ -262,7 +262,11 @@ func (c *client) send(all ...pgproto3.FrontendMessage) {
 	}
 	defer c.killIdle()()
 	c.nc.SetWriteDeadline(time.Now().Add(c.patience()))
-	if c.r.IntN(6) == 0 && len(b) > 1 && !c.w.idleDeaths { // a server may die while it waits for the rest
+	cut := c.r.IntN(6) == 0 && len(b) > 1
+	if c.w.idleDeaths || c.w.mode == Statement && len(all) > 1 {
+		cut = false // a server may die while it waits for the rest; a Sync cut off its COPY makes a session of statements
+	}
+	if cut {
 		n := 1 + c.r.IntN(len(b)-1)
 		c.write(b[:n])
 		c.think(50 * time.Millisecond)
