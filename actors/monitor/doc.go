@@ -6,12 +6,12 @@
 // attempt to connect failed (Refused, Failed); State says how the host can be reached whenever that changes. It decides
 // nothing about the host. Between probes it listens, so that the end of the connection is heard at once.
 //
-//	             the time has come, ProbeNow                logged in
-//	   resting --------------------------------> dialing --------------+
-//	    ^  ^  ^------- Refused, Failed ---------------+                 v
-//	    |  +------------------- Lost --------------------------------- asking --+ Late, after 1 s
-//	    +-------- Lost -------- idle <----- Observed, Failed -----------+  ^ <--+
-//	                             +-------- the time has come, ProbeNow ----+
+//	resting      --the time has come, ProbeNow--> dialing   after a back-off; right after most losses there is none
+//	dialing      --logged in------------------->  asking    the first probe follows at once
+//	dialing      --Refused, Failed------------->  resting   the back-off doubles, up to the Mode's
+//	asking       --Observed, Failed------------>  idle      Late comes before it, once, and changes nothing
+//	idle         --the time has come, ProbeNow--> asking    an interval after the last probe was asked
+//	asking, idle --Lost------------------------>  resting   the next attempt is the one that is AfterLoss
 //
 // The actor runs a machine (machine.go) and one goroutine, the worker, which connects, listens and asks, one thing at a
 // time, and answers each by message. The worker ends when the actor stops or restarts, whatever it was doing: its context

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -55,7 +56,7 @@ func TestFirstAttempt(t *testing.T) {
 		}}, "Failed silent, State silent", 10 * time.Second},
 		"web server": {handler{serve: func(c *fakeConn) { closing(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }},
 			"Failed garbled, State garbled", 0},
-		"endless": {handler{serve: func(c *fakeConn) { closing(c); c.Write([]byte{'R', 0x7f, 0xff, 0xff, 0xff}); hang(c) }},
+		"too long": {handler{serve: func(c *fakeConn) { closing(c); c.Write([]byte{'R', 0, 0x20, 0, 0}); hang(c) }},
 			"Failed garbled, State garbled", 0},
 		"nonsense": {handler{serve: func(c *fakeConn) { closing(c); c.send(&pgproto3.CopyDone{}) }},
 			"Failed garbled, State garbled", 0},
@@ -287,6 +288,27 @@ func TestSenseless(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The row is the server's own although it is followed by more than the buffer holds.
+func TestRowBeforeChatter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := started(t, newFake(serving(func(c *fakeConn, _ int) bool {
+			r := &pgproto3.DataRow{}
+			for _, v := range writable {
+				r.Values = append(r.Values, map[bool][]byte{false: []byte(v)}[v == ""])
+			}
+			c.send(r)
+			for range 20 {
+				c.send(&pgproto3.NoticeResponse{Severity: "NOTICE", Code: "00000", Message: strings.Repeat("x", 10000)})
+			}
+			c.send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+			return true
+		})), nil)
+		if o := find[*Observed](t, s, "observation", nil); o.Verdict != role.Writable || o.Timeline != 3 || o.SystemID != 77 {
+			t.Errorf("%+v", o)
+		}
+	})
 }
 
 // A server that does not let the monitor call pg_control_system() is asked without it, once refused.

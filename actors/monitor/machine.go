@@ -30,10 +30,6 @@ const (
 // machine decides when to connect and when to probe, and what to tell the shard. It does nothing itself: its methods are
 // told what happened and when, and return what is to be done, in order. The zero value with limits and mode rests.
 //
-//	resting --the time has come, ProbeNow--> dialing      dialing --logged in--> asking
-//	dialing --failed--> resting                           asking  --answered, senseless--> idle
-//	idle    --the time has come, ProbeNow--> asking       asking, idle --lost--> resting (dialing at once if it was settled)
-//
 // An answer that does not fit the phase is dropped by the caller, who knows which connection it came from.
 type machine struct {
 	host role.Host

@@ -133,8 +133,7 @@ func (l *link) watch(hold context.Context) *failure {
 	})
 	defer func() {
 		if !stop() {
-			<-interrupted
-			l.conn.SetReadDeadline(time.Time{})
+			<-interrupted // so that it cannot hit the deadline of the probe that follows
 		}
 	}()
 	for {
