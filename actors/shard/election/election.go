@@ -19,8 +19,6 @@ package election
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"fencepost/role"
@@ -136,8 +134,8 @@ type Machine struct {
 	// Of the step being made.
 	effects []Effect
 	reasons []string
-	rose    string // why doubt about the elected host rose
-	lately  bool   // only by lateness: the probe is under way
+	rose    bool // doubt about the elected host
+	lately  bool // only by lateness: the probe is under way
 }
 
 // New starts an election. floor is what a state file kept, or zero; last the view published before a restart of the
@@ -274,7 +272,7 @@ func (m *Machine) on(name role.Host, what string, f func(*host)) {
 		m.emit(Demoted{h.Host, cause, f.Why})
 	}
 	if d := h.rec.Doubts(); h == m.elected && d != doubt {
-		m.rose = d.Why
+		m.rose = true
 	}
 }
 
@@ -296,75 +294,4 @@ func (m *Machine) Proved() (asked time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	return m.elected.rec.Evidence().Asked, true
-}
-
-// settle draws the conclusions of a step.
-func (m *Machine) settle() {
-	before := m.view.Elected
-	if !m.static() {
-		m.identify()
-		m.raise()
-		m.decide()
-	}
-	m.publish()
-	m.tellDoubt(m.view.Elected != before)
-	if m.elected == nil && before != "" {
-		for _, h := range m.hosts {
-			if m.votes(h) {
-				m.probe(h)
-			}
-		}
-	}
-	m.reasons, m.rose, m.lately = nil, "", false
-}
-
-// probe asks for a probe, once in a step.
-func (m *Machine) probe(h *host) {
-	if !slices.Contains(m.effects, Effect(ProbeNow{h.Host})) {
-		m.emit(ProbeNow{h.Host})
-	}
-}
-
-func (m *Machine) publish() {
-	v := m.view
-	v.Elected, v.Evidence, v.Floor = "", role.Observation{}, m.floor
-	if m.elected != nil {
-		v.Elected, v.Evidence = m.elected.Host, m.elected.rec.Evidence()
-		m.last = m.elected.Host
-	}
-	if v.Elected == m.view.Elected && v.Floor == m.view.Floor && m.view.Epoch > 0 {
-		return
-	}
-	v.Epoch++
-	v.Why = strings.Join(m.reasons, "; ")
-	if v.Elected != m.view.Elected {
-		v.Since = m.now
-	}
-	m.emit(ViewChanged{View: v, Previous: m.view, Reason: v.Why})
-	m.view = v
-}
-
-// tellDoubt says whether the elected host is in doubt, if that is new.
-func (m *Machine) tellDoubt(changed bool) {
-	if m.elected == nil || changed {
-		m.inDoubt = false
-	}
-	if m.elected == nil {
-		return
-	}
-	doubted := m.doubted(m.elected)
-	switch {
-	case doubted && (!m.inDoubt || m.rose != ""):
-		m.emit(Doubt{m.elected.Host, m.elected.rec.Why(m.now, m.cfg.TTL), m.inDoubt})
-		if !m.lately {
-			m.probe(m.elected)
-		}
-	case !doubted && m.inDoubt:
-		m.emit(DoubtOver{m.elected.Host})
-	}
-	m.inDoubt = doubted
-}
-
-func (m *Machine) doubted(h *host) bool {
-	return h.Role != Any && h.rec.Strength(m.now, m.cfg.TTL) != role.Proven
 }

@@ -12,7 +12,7 @@ import (
 	"fencepost/role"
 )
 
-const histories = 5000
+const histories = 3000
 
 // server is what a host really is.
 type server struct {

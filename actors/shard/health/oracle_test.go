@@ -3,6 +3,7 @@ package health
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"fencepost/pgerr"
@@ -201,7 +202,11 @@ func (o *oracle) entered(e Entered, ev Event, host role.Host) error {
 		if e.From != Healthy || !o.lossIs(ev) && !o.silent() {
 			return fmt.Errorf("%v without a loss by %v", e, ev)
 		}
-		o.bar(lossTime(ev, o.now))
+		if strings.Contains(e.Reason, "nothing was heard") {
+			o.bar(o.now)
+		} else {
+			o.bar(lossTime(ev, o.now))
+		}
 	case Failover:
 		el, another := ev.(Elected)
 		another = another && before != "" && el.Host != "" && el.Host != before

@@ -12,7 +12,7 @@ import (
 	"fencepost/role"
 )
 
-const histories = 5000
+const histories = 2000
 
 // world makes up events about three hosts.
 type world struct {
