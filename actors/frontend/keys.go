@@ -41,10 +41,16 @@ func newKey(peerID uint16, version uint32) wire.CancelKey {
 func KeyPeer(k wire.CancelKey) uint16 { return uint16(k.PID >> peerShift & maxPeerID) }
 
 // Keys is what a KeyTable knows; it outlives a failure of the actor.
-type Keys struct{ pids map[tableKey]*actor.PID }
+type Keys struct {
+	pids    map[tableKey]*actor.PID
+	waiting map[tableKey][]func() // Done of the last cancels passed on: a session that ends may not read them any more
+}
+
+// maxWaiting bounds Keys.waiting for one key.
+const maxWaiting = 16
 
 // NewKeys makes an empty set.
-func NewKeys() *Keys { return &Keys{pids: map[tableKey]*actor.PID{}} }
+func NewKeys() *Keys { return &Keys{pids: map[tableKey]*actor.PID{}, waiting: map[tableKey][]func(){}} }
 
 // KeyTable is the cancel actor: it knows which frontend has which key.
 type KeyTable struct {
@@ -67,7 +73,12 @@ func (t *KeyTable) Receive(ctx actor.Context) {
 	case *Bind:
 		t.Keys.pids[tableKey{m.Key.PID, string(m.Key.Secret)}] = m.PID
 	case *Unbind:
-		delete(t.Keys.pids, tableKey{m.Key.PID, string(m.Key.Secret)})
+		k := tableKey{m.Key.PID, string(m.Key.Secret)}
+		delete(t.Keys.pids, k)
+		for _, done := range t.Keys.waiting[k] {
+			done() // a second call does no harm
+		}
+		delete(t.Keys.waiting, k)
 	case *CancelRequest:
 		pid := t.Keys.pids[tableKey{m.Key.PID, string(m.Key.Secret)}]
 		if pid == nil {
@@ -76,6 +87,9 @@ func (t *KeyTable) Receive(ctx actor.Context) {
 			m.Done()
 			return
 		}
+		k := tableKey{m.Key.PID, string(m.Key.Secret)}
+		w := append(t.Keys.waiting[k], m.Done)
+		t.Keys.waiting[k] = w[max(0, len(w)-maxWaiting):]
 		ctx.Send(pid, &CancelQuery{Done: m.Done})
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
