@@ -177,9 +177,9 @@ func (l *link) cancel(ctx context.Context, cfg *Config, limit time.Duration) {
 		return
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(past) })()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	packet := wire.AppendCancelRequest(nil, wire.CancelKey{PID: l.pid, Secret: l.secret})
 	if _, err := conn.Write(packet); err == nil {
-		conn.Read(packet) // the server closes when it has sent the signal
+		_, _ = conn.Read(packet) // the server closes when it has sent the signal
 	}
 }

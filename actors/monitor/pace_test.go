@@ -182,13 +182,13 @@ func TestStopInEveryPhase(t *testing.T) {
 		"late":    {serving(func(c *fakeConn, n int) bool { return hang(c) }), 2 * time.Second},
 		"backing": {errno(syscall.ECONNREFUSED), 300 * time.Millisecond}, "cancelling": {serving(func(c *fakeConn, n int) bool { return hang(c) }), 10 * time.Second},
 	} {
-		for _, close := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/close %v", name, close), func(t *testing.T) {
+		for _, told := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/close %v", name, told), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					h := newFake(tc.host)
 					s := watch(t, h.config())
 					time.Sleep(tc.after)
-					if close {
+					if told {
 						s.tell(&Close{})
 						synctest.Wait()
 						if p, alive := s.system.ProcessRegistry.Get(s.child); alive {

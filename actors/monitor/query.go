@@ -54,8 +54,10 @@ func (l *link) ask() (id role.Identity, senseless, lost *failure) {
 
 // exec runs one query that gives one row, and copies the row.
 func (l *link) exec(query string) (row [][]byte, sqlError *pgconn.PgError, lost *failure) {
-	l.conn.SetDeadline(time.Now().Add(l.limit))
-	defer l.conn.SetDeadline(time.Time{})
+	if err := l.conn.SetDeadline(time.Now().Add(l.limit)); err != nil {
+		return nil, nil, loss(err, l.warned)
+	}
+	defer l.conn.SetDeadline(time.Time{}) //nolint:errcheck // it fails on a closed connection, which the next read finds
 	l.fe.SendQuery(&pgproto3.Query{String: query})
 	if err := l.fe.Flush(); err != nil {
 		return nil, nil, l.drain(err)
@@ -128,7 +130,7 @@ func goesOn(m *pgproto3.ErrorResponse) bool {
 func (l *link) watch(hold context.Context) *failure {
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(hold, func() {
-		l.conn.SetReadDeadline(past)
+		l.conn.SetReadDeadline(past) //nolint:errcheck // it fails on a closed connection, whose reads end anyway
 		close(interrupted)
 	})
 	defer func() {
