@@ -144,8 +144,15 @@ func TestLastWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.nc.Close()
+		rows := ""
+		err := poll(patience, func() (bool, error) {
+			rows = l.value("SELECT coalesce(string_agg(n::text, ' ' ORDER BY n), '') FROM said")
+			return rows == "1 2", nil
+		})
+		if err != nil {
+			t.Errorf("rows %q, want both", rows)
+		}
 		l.atRest()
-		check(t, "rows", l.value("SELECT string_agg(n::text, ' ' ORDER BY n) FROM said"), nil, "1 2")
 		// And with somebody who listens, it is answered first.
 		c = mustLogin(t, at)
 		got, err := c.exchange(3, script(query("SELECT 1"), query("SELECT 2"), &pgproto3.Terminate{})...)
