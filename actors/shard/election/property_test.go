@@ -12,7 +12,7 @@ import (
 	"fencepost/role"
 )
 
-const histories = 3000
+const histories = 2000
 
 // server is what a host really is.
 type server struct {
