@@ -105,6 +105,7 @@ type Backend struct {
 	scanner wire.Scanner
 	holder  Holder
 	phase   phase
+	goodbye bool   // what was sent to the server ends at a message boundary: a Terminate may follow
 	carry   []byte // body of a message to be seen whole that came in pieces
 	carried bool
 
@@ -139,6 +140,7 @@ func (b *Backend) Receive(ctx actor.Context) {
 	case cleanTimeout:
 		b.cleanTooLong()
 	case *Close:
+		b.goodbye = m.Goodbye
 		b.end(true, errors.New(m.Why))
 	case *Cancel:
 		b.takeCancel(m.Holder, m.Done)
@@ -256,7 +258,7 @@ const peekAfter = 5 * time.Millisecond
 // Usable reports whether an idle backend may be granted: alive, and no cancel can hit its next holder. If it was idle for
 // peekAfter the socket is peeked at, which costs a system call.
 func (b *Backend) Usable() bool {
-	if b.phase != idle || !b.leases.MayBeHandedOn() {
+	if b.phase != idle || !b.leases.MayBeHandedOn() || !b.scanner.AtBoundary() {
 		return false
 	}
 	return b.loop.Now().Sub(b.idleSince) < peekAfter || b.conn.Alive()
@@ -288,7 +290,7 @@ func (b *Backend) shut() {
 	}
 	b.loop.StopTimer(&b.timer)
 	if b.conn != nil {
-		if b.conn.Queued() == 0 && b.scanner.AtBoundary() && b.Tracker.Outstanding() == 0 {
+		if b.goodbye && b.conn.Queued() == 0 {
 			b.conn.Write(terminate)
 		}
 		b.conn.Close()

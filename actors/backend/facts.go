@@ -35,7 +35,7 @@ func (b *Backend) Addrs() (remote, local netip.AddrPort) {
 }
 
 // Resting reports whether the backend is idle and nobody ever held it since it came to rest.
-func (b *Backend) Resting() bool { return b.phase == idle }
+func (b *Backend) Resting() bool { return b.phase == idle && b.scanner.AtBoundary() }
 
 // AtBoundary reports whether the server's last message is complete.
 func (b *Backend) AtBoundary() bool { return b.scanner.AtBoundary() }

@@ -21,7 +21,10 @@ type (
 	// cleanTimeout says that Clean.Limit is over.
 	cleanTimeout struct{}
 	// Close ends the backend. Answered by Lost{Expected: true}.
-	Close struct{ Why string }
+	Close struct {
+		Why     string
+		Goodbye bool // with a Terminate: no client's message was cut on it
+	}
 	// Cancel sends a CancelRequest for what the backend is running, if Holder still holds it, under a lease (package
 	// lease) that keeps the backend from the next holder. Done is called on the backend's loop once, when the server has
 	// closed the cancel connection or the attempt has ended otherwise.

@@ -54,6 +54,9 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 		}
 		switch f.Type {
 		case 'D', 'd':
+			if b.phase == idle {
+				return seen, n, fmt.Errorf("%w: rows nobody asked for", errDesync)
+			}
 			seen.Rows = true
 		case 0:
 		case 'Z', 'S', 'E':

@@ -94,7 +94,8 @@ type startup struct {
 	exchange *auth.Exchange
 	wanted   []string // tracked parameters the client asked for, by index
 	timer    eventloop.Timer
-	stepping bool // a goroutine works on the login
+	deadline time.Time // client_login_timeout; zero: none
+	stepping bool      // a goroutine works on the login
 }
 
 // Receive implements actor.Actor.

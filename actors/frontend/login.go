@@ -104,7 +104,9 @@ func (f *Frontend) loggedIn() {
 	f.conn.Pause()
 	f.req++
 	f.lane = f.deps.Lanes[f.loop.Index()]
-	f.root.Send(f.lane, &shard.Attach{Req: f.req, From: f.self, Pool: route.Pool, Spec: route.Spec})
+	// From here on the lane watches the clock: it knows why a client waits.
+	f.loop.StopTimer(&f.startup.timer)
+	f.root.Send(f.lane, &shard.Attach{Req: f.req, From: f.self, Pool: route.Pool, Spec: route.Spec, Deadline: f.startup.deadline, Since: f.connected})
 }
 
 func (f *Frontend) attachRefused(m *shard.AttachRefused) {

@@ -23,6 +23,10 @@ func (f *Frontend) ServerData(p []byte, seen backend.Seen) {
 	}
 	if seen.Ready > 0 {
 		f.answeredQueries(seen.Ready)
+		if f.mode == Statement && f.backend.Tracker.Status() != 'I' {
+			f.fail(pgerr.StatementMode())
+			return
+		}
 	}
 	f.done()
 }
@@ -49,6 +53,9 @@ func (f *Frontend) answeredQueries(n int) {
 // was sent since the last Sync, both directions are at a message boundary, and everything sent has left our queue.
 func (f *Frontend) done() {
 	b := f.backend
+	if b.LastCode() != "" {
+		return // the server said FATAL and will close: so ends the session (ServerLost)
+	}
 	if !b.Tracker.AtRest() || !f.scanner.AtBoundary() || !b.AtBoundary() || b.Queued() > 0 {
 		return
 	}
@@ -57,9 +64,6 @@ func (f *Frontend) done() {
 		return
 	}
 	if b.Tracker.Status() != 'I' {
-		if f.mode == Statement {
-			f.fail(pgerr.StatementMode())
-		}
 		return
 	}
 	if f.mode != Session {

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"errors"
 	"strings"
 
 	"fencepost/actors/backend"
@@ -27,6 +26,7 @@ func (f *Frontend) begin() {
 	}
 	f.conn = c
 	if a.Timeout > 0 {
+		f.startup.deadline = f.loop.Now().Add(a.Timeout)
 		f.loop.SetTimer(&f.startup.timer, a.Timeout)
 	}
 	s := &a.Startup
@@ -46,15 +46,10 @@ func (f *Frontend) begin() {
 	f.authenticate(s)
 }
 
-var errNoServer = errors.New("no server connection within client_login_timeout")
-
-// loginTooLong ends a login whose time is over; whose fault it was is said.
+// loginTooLong ends a login whose client took its time.
 func (f *Frontend) loginTooLong() {
-	switch f.phase {
-	case login:
+	if f.phase == login {
 		f.fail(pgerr.LoginTimeout())
-	case attaching:
-		f.fail(pgerr.CannotConnect(errNoServer))
 	}
 }
 

@@ -138,6 +138,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case tick:
 		l.interval = 0
 		l.step(pool.Tick{})
+		l.expireLogins()
 		l.retireIfUnused()
 	case offer:
 		l.step(pool.Tick{})
@@ -261,7 +262,7 @@ func (l *Lane) execute(e pool.Effect) {
 		m := e.Slot.Owner.(*member)
 		l.root.Send(m.pid, &backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit, Patient: m.patient})
 	case pool.Close:
-		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Close{Why: e.Why.String()})
+		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Close{Why: e.Why.String(), Goodbye: e.Why != pool.WhyBroken})
 	case pool.WantPermits:
 		l.wantPermits(e.N)
 	case pool.ReturnPermit:

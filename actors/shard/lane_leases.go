@@ -1,6 +1,9 @@
 package shard
 
 import (
+	"errors"
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/shard/pool"
@@ -30,17 +33,39 @@ func (l *Lane) refuse(w *pool.Waiter) {
 	l.stats.Refused++
 	l.stats.WaitTime += waited
 	l.stats.Wait.Observe(waited)
-	err := pgerr.QueryWaitTimeout(waited)
+	l.root.Send(co.From, &Refused{Req: co.Req, Err: l.whyLate(waited)})
+}
+
+// whyLate is why somebody waited in vain.
+func (l *Lane) whyLate(waited time.Duration) *pgerr.Error {
 	switch {
 	case l.machine.Paused():
-		err = pgerr.Paused(l.key.Database, waited)
+		return pgerr.Paused(l.key.Database, waited)
+	case l.machine.Failing() && l.refusal != nil && l.refusal.Code == pgerr.CannotConnectNow:
+		return l.refusal
 	case l.machine.Failing() && l.refusal != nil:
-		err = pgerr.CannotConnect(l.refusal)
-		if l.refusal.Code == pgerr.CannotConnectNow {
-			err = l.refusal
-		}
+		return pgerr.CannotConnect(l.refusal)
+	case l.machine.Size() > 0 && l.machine.Size() == l.machine.Count(pool.Dialling):
+		return pgerr.CannotConnect(errSlowLogin)
 	}
-	l.root.Send(co.From, &Refused{Req: co.Req, Err: err})
+	return pgerr.QueryWaitTimeout(waited)
+}
+
+var errSlowLogin = errors.New("the server has not answered the login yet")
+
+// expireLogins refuses clients that could not be welcomed in time.
+func (l *Lane) expireLogins() {
+	now, still := l.loop.Now(), l.pending[:0]
+	for _, a := range l.pending {
+		if a.Deadline.IsZero() || now.Before(a.Deadline) {
+			still = append(still, a)
+			continue
+		}
+		l.stats.Refused++
+		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: l.whyLate(now.Sub(a.Since)).Fatal()})
+	}
+	clear(l.pending[len(still):])
+	l.pending = still
 }
 
 func (l *Lane) checkin(m *Checkin) {

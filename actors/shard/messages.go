@@ -20,6 +20,9 @@ type (
 		From *actor.PID
 		Pool PoolKey
 		Spec *PoolSpec
+		// Deadline is when to refuse it, for the reason the lane knows; zero: never.
+		Deadline time.Time
+		Since    time.Time // when the client connected
 	}
 	// CancelLease asks for a cancel of what a leased backend runs. Cancel.Done is called when it is over.
 	CancelLease struct {
