@@ -186,7 +186,7 @@ func (l *lab) misbehave() {
 		c.first("") //nolint:errcheck // to the end, whatever comes
 		open = append(open, c)
 	}
-	l.sql(terminateAll(l.db))
+	l.terminate()
 	for _, c := range open {
 		c.nc.Close()
 	}

@@ -159,7 +159,7 @@ func TestStatementMode(t *testing.T) {
 // PAUSE makes clients wait, RESUME lets them go on; whoever waits too long is told why.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, "18", "default_pool_size = 2", `query_wait_timeout = "1s"`)
+	l := newLab(t, "18", "default_pool_size = 2", `query_wait_timeout = "3s"`)
 	mustQuick(t, l, 5)
 	l.command("PAUSE transaction")
 	l.eventually(0, "true")
