@@ -117,6 +117,7 @@ type Backend struct {
 	stopDial  context.CancelFunc
 	leases    Leases
 	leaseID   uint64
+	unwanted  bool   // the present or last holder asked for a cancel
 	holding   uint64 // number of the present or last holding
 	clean     cleanup
 	timer     eventloop.Timer
@@ -217,6 +218,7 @@ func (b *Backend) Hold(h Holder) {
 	b.holder, b.phase = h, held
 	b.Tracker.Reset()
 	b.holding++
+	b.unwanted = false
 	if !b.leases.Hold(b.holding) {
 		b.deps.Log.Error().Uint64("backend", b.ID).Msg("lease: handed on with a cancel in flight")
 	}

@@ -44,7 +44,7 @@ func (b *Backend) startCleaning(m *Clean) {
 	b.phase = cleaning
 	b.clean = cleanup{step: draining, reset: m.Reset, limit: m.Limit, wait: firstCancelRetry}
 	switch {
-	case m.Patient:
+	case m.Patient && !b.unwanted:
 	case b.Tracker.Outstanding() > 0 && b.deps.CancelVanished():
 		b.cancelLeftover()
 	default:

@@ -130,7 +130,7 @@ func TestHangingCancelPort(t *testing.T) {
 
 // pids are the backends of the test's database.
 func (w *wired) pids() string {
-	return w.value("SELECT coalesce(string_agg(pid::text, ' ' ORDER BY backend_start), '') FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'")
+	return w.value("SELECT coalesce(string_agg(pid::text, ' ' ORDER BY backend_start), '') FROM pg_stat_activity WHERE datname = current_database() AND usename <> 'postgres' AND backend_type = 'client backend'")
 }
 
 // shared is how many words two lists have in common.
