@@ -197,15 +197,22 @@ func TestNotices(t *testing.T) {
 		if err := c.send(query(slow)); err != nil {
 			t.Fatal(err)
 		}
+		var late []time.Duration
 		for range 5 {
 			m, err := c.next()
 			if err != nil {
 				t.Fatal(err)
 			}
 			raised, err := time.Parse("2006-01-02 15:04:05.999999-07", field(m.body, 'M'))
-			if late := time.Since(raised); err != nil || late > 500*time.Millisecond {
-				t.Errorf("%s: a notice came %s after it was raised, %v", at.name, late, err)
+			if err != nil {
+				t.Fatal(err)
 			}
+			late = append(late, time.Since(raised))
+		}
+		// Kept back to the end they would be 1.5, 1.2, 0.9, 0.6 and 0.3 seconds late; one may be by accident.
+		slices.Sort(late)
+		if late[2] > 500*time.Millisecond {
+			t.Errorf("%s: notices came %s after they were raised", at.name, late)
 		}
 		got, err = c.answers(1)
 		check(t, "end", got, err, "C[DO] Z[I]")
