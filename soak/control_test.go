@@ -159,7 +159,7 @@ func TestControl(t *testing.T) {
 	r := &run{opts: DefaultOptions(), dbs: dbs, addr: l.Addr().String(), node: cluster.Primary(), book: ledger.NewBook()}
 	r.opts.Think = time.Millisecond
 	r.tally = newTally(func(violation) {})
-	r.began = time.Now()
+	r.log, r.began = newLogWatch(r.tally), time.Now()
 	wanted := []kind{foreignAnswer, wrongSetting, leakedState, ledgerBroken}
 	unseen := func(k kind) bool { return r.tally.counts[k] == 0 }
 	for round := 0; round < 10 && slices.ContainsFunc(wanted, unseen); round++ {

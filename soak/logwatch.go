@@ -109,6 +109,25 @@ func (l *logWatch) tail() string {
 	return strings.Join(all, "\n")
 }
 
+// about returns the kept lines about the client that connected from addr, as far as they are kept.
+func (l *logWatch) about(addr string) string {
+	var id string
+	var found []string
+	for line := range strings.Lines(l.tail()) {
+		if strings.Contains(line, fmt.Sprintf("%q:%q", "addr", addr)) {
+			var entry struct{ Client json.Number }
+			if json.Unmarshal([]byte(line), &entry) == nil {
+				id = entry.Client.String()
+				found = nil // an earlier client from the same port is another one
+			}
+		}
+		if id != "" && (strings.Contains(line, `"client":`+id+",") || strings.Contains(line, `"client":`+id+"}")) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(found, "\n    ")
+}
+
 // warnings are the kept lines at warn and above.
 func (l *logWatch) warnings() string {
 	l.mu.Lock()

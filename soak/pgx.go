@@ -141,8 +141,8 @@ func (d *driver) judge(err error) (over bool) {
 		d.r.violate(k, "%s %s/%s %s: %v", d.id.name(), d.db.name, d.user, d.doing, &e)
 	case errors.Is(d.ctx.Err(), context.DeadlineExceeded):
 		d.r.violate(noAnswer, "%s %s/%s %s: nothing within %v: %v; %s", d.id.name(), d.db.name, d.user, d.doing, patience, err, d.r.clientsNow())
-	case broken(err) && d.r.causes.harmed():
-		// pgx reports a write that failed before it looks for what the other side had to say.
+	case (broken(err) || d.conn.IsClosed()) && (d.r.causes.harmed() || recent(&d.r.causes.lastKill)):
+		// pgx does not always say what the other side said: a write that failed, or what it does next, is reported instead.
 		d.r.error("connection lost (pgx)", err.Error())
 	default:
 		d.r.violate(wordless, "%s %s/%s %s: %v", d.id.name(), d.db.name, d.user, d.doing, err)

@@ -252,7 +252,8 @@ func (s *session) judge(err error) {
 	case errors.As(err, &lost) && lost.Said == nil && lost.Inside && (s.r.causes.harmed() || recent(&s.r.causes.lastKill)):
 		s.r.error("closed inside a message", lost.Error())
 	case errors.As(err, &lost) && lost.Said == nil:
-		s.violate(wordless, "%v", lost) //nolint:errcheck // the session ends anyway
+		s.wait(500 * time.Millisecond)                                                   // for the log's last line
+		s.violate(wordless, "%v; log:\n    %s", lost, s.r.log.about(s.conn.LocalAddr())) //nolint:errcheck // the session ends anyway
 	case errors.As(err, &lost):
 		if s.r.mayEnd(lost.Said) {
 			s.r.error(lost.Said.Code, lost.Said.Error())

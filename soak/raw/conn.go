@@ -156,6 +156,9 @@ func (c *Conn) Receive(until time.Time) (pgproto3.BackendMessage, error) {
 	return m, nil
 }
 
+// LocalAddr is the client's end of the connection.
+func (c *Conn) LocalAddr() string { return c.nc.LocalAddr().String() }
+
 // Pace has the connection read no more than so many bytes a second from now on; 0 is no limit.
 func (c *Conn) Pace(bytesPerSecond int) { c.nc.pace.Store(int64(bytesPerSecond)) }
 
