@@ -113,7 +113,9 @@ func TestHangingCancelPort(t *testing.T) {
 
 	t.Logf("statements per second: %.0f before, %.0f during, %.0f after; longest %v", first, during, after, time.Duration(load.longest.Load()))
 	const share = float64(size-1) / size
-	if slack := 0.85; during < slack*share*first || after < slack*first {
+	// What a whole pool does in these seconds varies with what else runs on the machine: this tells a pool that stands still
+	// from one that is a backend short. The figures are in docs/cancel.md.
+	if slack := 0.4; during < slack*share*first || after < slack*first {
 		t.Errorf("statements per second: %.0f before, %.0f with a backend less (%.0f would be its share), %.0f after", first, during, share*first, after)
 	}
 	if longest := time.Duration(load.longest.Load()); longest > time.Second && !raceDetector {
