@@ -276,19 +276,16 @@ func (c *client) send(all ...pgproto3.FrontendMessage) {
 }
 
 // killIdle ends idle server connections at a bad moment: where no client may notice, right before a request is sent; where
-// errors are in order, while it asks for a connection (a step of the loops takes a nanosecond). Those just used are left
-// alone: a pooler need not look at them again.
+// errors are in order, while it asks for a connection. Those just used are left alone: a pooler need not look at them again.
 func (c *client) killIdle() (after func()) {
 	const rested = 10 * time.Millisecond
-	k, wait := c.r.IntN(6), time.Duration(c.r.IntN(12))
+	kill := func() { c.w.server.KillIdle(rested) }
+	k, steps := c.r.IntN(6), c.r.IntN(12)
 	switch {
 	case c.w.idleDeaths && k < 2:
-		c.w.server.KillIdle(rested)
+		kill()
 	case !c.w.calm && k == 0:
-		return func() {
-			pass(wait)
-			c.w.server.KillIdle(rested)
-		}
+		return func() { c.w.later(steps, kill) }
 	}
 	return func() {}
 }

@@ -48,15 +48,10 @@ func TestGrantOfADyingBackend(t *testing.T) {
 			defer c.close()
 			c.simple(c.tag())
 			time.Sleep(time.Second)
-			var killer sync.WaitGroup
-			killer.Go(func() {
-				time.Sleep(time.Duration(seed % 12))
-				w.server.KillIdle(time.Millisecond)
-			})
+			w.later(int(seed%12), func() { w.server.KillIdle(time.Millisecond) })
 			if c.simple(c.tag()) {
 				answered++
 			}
-			killer.Wait()
 		})
 	}
 	if answered < races/4 || answered == races {
@@ -73,9 +68,8 @@ func TestCancelOfAFinishedQueryHitsNobody(t *testing.T) {
 			defer b.close()
 			var both sync.WaitGroup
 			both.Go(func() {
-				time.Sleep(time.Duration(seed % 16))
 				a.cancelled = true
-				w.system.Root.Send(w.deps.Cancel, &CancelRequest{Key: a.key, Done: func() {}})
+				w.later(int(seed%16), func() { w.system.Root.Send(w.deps.Cancel, &CancelRequest{Key: a.key, Done: func() {}}) })
 			})
 			both.Go(func() {
 				time.Sleep(1)

@@ -383,6 +383,18 @@ func (w *world) on(loop int, f func()) {
 	<-done
 }
 
+// later runs f as a step of the first loop, some steps from now. What happens between steps of the loops must happen in
+// one: a goroutine that wakes at the instant of a step comes before or after it as it pleases.
+func (w *world) later(steps int, f func()) {
+	w.group.Loop(0).Post(func() {
+		if steps > 0 {
+			w.later(steps-1, f)
+			return
+		}
+		f()
+	})
+}
+
 // lanes asks for the rows of all lanes of a loop.
 func (w *world) lanes(loop int) []shard.LaneRow {
 	reply := make(chan []shard.LaneRow, 1)
