@@ -160,6 +160,11 @@ func (c *cell) after(ctx context.Context, report *Cell, arm string) error {
 		return errors.New("the process ended by itself")
 	}
 	m, err := c.product.settled(ctx)
+	// The last cancel for a backend that is given up is counted when it ends, and shows in no gauge until then.
+	for end := time.Now().Add(stopLimit); err == nil && m.sent() < c.relay.Seen.Load() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+		m, err = c.product.settled(ctx)
+	}
 	if err != nil {
 		return err
 	}

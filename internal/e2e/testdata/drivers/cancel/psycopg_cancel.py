@@ -7,6 +7,9 @@ import psycopg
 
 RUNS = "DO $$BEGIN RAISE NOTICE 'on'; PERFORM pg_sleep(60); END$$"
 
+# Before 3.2 a connection interrupted by Ctrl-C may be left in the middle of its query, whatever the server does.
+OLD = tuple(int(n) for n in psycopg.__version__.split(".")[:2]) < (3, 2)
+
 conn = psycopg.connect(autocommit=True, prepare_threshold=None)
 # Older versions have one way less.
 cancel_safe = getattr(conn, "cancel_safe", conn.cancel)
@@ -42,6 +45,10 @@ for name, act in [
     except KeyboardInterrupt:
         print(name, "KeyboardInterrupt")
     t.join()
+    if OLD and name == "interrupt":
+        conn.close()
+        conn = psycopg.connect(autocommit=True, prepare_threshold=None)
+        conn.add_notice_handler(lambda d: started.set())
     print("then", conn.execute("SELECT 'answered'").fetchone()[0], conn.info.transaction_status.name)
 
 with conn.transaction():
