@@ -174,6 +174,13 @@ func TestCancellerThatGoes(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	r, _ := start(t, Link{})
 	held := dial(t, r)
+	// Until it was answered it may still wait to be accepted, and go with the listener.
+	if _, err := held.Write([]byte("87654321")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(held, make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
 	r.Refuse()
 	if c, err := net.Dial("tcp", r.Addr()); err == nil {
 		c.Close()
