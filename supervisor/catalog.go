@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -87,14 +86,11 @@ func set(names []string, fold func(string) string) map[string]bool {
 func (s *Fencepost) shardsOf(cfg *config.Config) map[string]*shard.Shard {
 	now := map[string]*shard.Shard{}
 	for name, c := range cfg.Shards {
-		var hosts []string
-		for _, h := range c.Hosts {
-			hosts = append(hosts, h.Addr)
-		}
-		if old := s.shards[name]; old != nil && slices.Equal(old.Hosts, hosts) {
+		host := c.Hosts[0].Addr
+		if old := s.shards[name]; old != nil && old.View().Elected == host {
 			now[name] = old
 		} else {
-			now[name] = shard.NewShard(name, hosts)
+			now[name] = shard.NewStatic(name, host)
 		}
 	}
 	s.shards = now

@@ -110,6 +110,7 @@ type Backend struct {
 	carried bool
 
 	login     *Login
+	proof     *Proof
 	addr      net.Addr // where cancels go
 	opened    time.Time
 	idleSince time.Time

@@ -20,6 +20,10 @@ func (b *Backend) LastCode() string { return b.lastCode }
 // Login is what the server said at login; nil before. Not to be changed.
 func (b *Backend) Login() *Login { return b.login }
 
+// Proof is what the server said of itself last on this connection; nil if it was not asked, or if it said something since
+// that makes it void. Not to be changed.
+func (b *Backend) Proof() *Proof { return b.proof }
+
 // Epoch is that of the view under which the backend was opened.
 func (b *Backend) Epoch() uint64 { return b.epoch }
 

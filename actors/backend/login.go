@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"fencepost/pgerr"
+	"fencepost/role"
 	"fencepost/wire"
 )
 
@@ -22,6 +23,14 @@ type Target struct {
 	User     string
 	Source   CredentialSource
 	Timeout  time.Duration // for connect and login together (server_connect_timeout)
+	// Identify: after the login the server is asked who it is, before the backend is handed over (Backend.Proof). The host
+	// has a role.
+	Identify bool
+	// Lost, if not nil, raises doubt about the host in the moment an unexpected loss of an opened backend is seen, before
+	// the message that says so. Doubt does the same for hints; it returns false if there was one lately, and then nothing
+	// is sent. Both are called on the loop and do not block.
+	Lost  func(at time.Time)
+	Doubt func(at time.Time) bool
 	// Tune sets socket options on the fresh connection; may be nil.
 	Tune func(net.Conn)
 }
@@ -47,6 +56,14 @@ type Login struct {
 	Params map[string]string // as reported by ParameterStatus
 	PID    uint32
 	Secret []byte
+	Proof  *Proof // if Target.Identify
+}
+
+// Proof is what a server said of itself on a connection in answer to an identity query. It holds for the life of the
+// connection, as far as it says that the server is out of recovery: recovery begins only when a server starts.
+type Proof struct {
+	role.Identity
+	Asked, Answered time.Time
 }
 
 // Dialer opens server connections and sends cancels. Both methods block until they are done, failed, or their time is

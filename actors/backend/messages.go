@@ -25,6 +25,9 @@ type (
 		Why     string
 		Goodbye bool // with a Terminate: no client's message was cut on it
 	}
+	// Fence asks the server, on this connection and while nobody holds it, who it is and whether it can take writes now
+	// (role.IdentityQuery). Answered once by Fenced with the same ID, unless the connection is lost before (Lost).
+	Fence struct{ ID uint64 }
 	// Cancel sends a CancelRequest for what the backend is running, if Holder still holds it, under a lease (package
 	// lease) that keeps the backend from the next holder. Done is called on the backend's loop once, when the server has
 	// closed the cancel connection or the attempt has ended otherwise.
@@ -47,20 +50,36 @@ type (
 		Epoch    uint64
 		Err      *pgerr.Error
 		Rejected bool
+		Aborted  bool // Close came before the login was over
 	}
 	// Cleaned answers Clean.
 	Cleaned struct{ Backend *Backend }
+	// Fenced answers Fence. With Err nil Backend.Proof is what the server said, whatever that is.
+	Fenced struct {
+		Backend         *Backend
+		ID              uint64
+		Asked, Answered time.Time
+		Err             error
+	}
+	// Hinted says that the server said something on this connection that puts its role in question: a write refused as
+	// read-only (25006), the notice of its shutdown (57P01, 57P02). Sent only when Target.Doubt returned true just before.
+	Hinted struct {
+		Backend *Backend
+		Code    string
+		At      time.Time
+	}
 	// CancelEnded says how a cancel ended, and how long its lease was held.
 	CancelEnded struct {
 		Outcome lease.Outcome
 		Took    time.Duration
 	}
 	// Lost says that the connection is gone. It is the last message of a backend that was opened. Expected: we closed
-	// it. Code is the SQLSTATE of the server's last words, "" if there were none.
+	// it; else, if Target.Lost is set, it was called first, and Doubts is true. Code is the SQLSTATE of the server's last words, "" if there were none.
 	Lost struct {
 		Backend  *Backend
 		Epoch    uint64
 		Expected bool
+		Doubts   bool // Target.Lost was called
 		Code     string
 		Err      error
 	}

@@ -215,7 +215,7 @@ func (w *world) start(t *testing.T) {
 			CancelLimit: func() time.Duration { return time.Second }, CancelVanished: func() bool { return vanished },
 			Leases: func() backend.Leases { return &lease.Machine{} }}}
 	w.deps = &Deps{Settings: &w.settings, Names: names, Clients: clients, Draining: &atomic.Bool{}, NextID: next, Version: "simulated", Log: log}
-	sh := shard.NewShard("main", []string{"server:5432"})
+	sh := shard.NewStatic("main", "server:5432")
 	w.spec.Store(w.newSpec(sh))
 	for i := range pools {
 		w.pools = append(w.pools, shard.PoolKey{Database: "db", ServerUser: fmt.Sprintf("u%d", i)})

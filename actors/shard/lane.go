@@ -76,6 +76,8 @@ type member struct {
 	patient bool       // of the last Checkin
 }
 
+type branch struct{}
+
 type tick struct{}
 
 // offer says that a permit of a budget has become free; giveUp asks for the permit of an idle backend.

@@ -51,7 +51,7 @@ func (l *Lane) detach(m *Detach) {
 
 func (l *Lane) opened(m *backend.Opened) {
 	view := l.spec.Shard.View()
-	l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), &Observed{Host: m.Backend.Host(), Epoch: m.Epoch, At: l.loop.Now()})
+	l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), &Connected{Host: m.Backend.Host(), At: l.loop.Now()})
 	l.refusal, l.rejected = nil, false
 	if m.Epoch != view.Epoch {
 		l.step(pool.Opened{Slot: m.Backend.Slot})
@@ -83,7 +83,7 @@ func startingUp(e *pgerr.Error) bool { return e.Code == pgerr.CannotConnectNow }
 func (l *Lane) dialFailed(m *backend.DialFailed) {
 	l.stats.DialFailures++
 	l.deps.Log.Warn().Str("pool", l.name()).Str("host", m.Backend.Host()).Err(m.Err).Msg("server login failed")
-	l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), &HostLost{Host: m.Backend.Host(), Epoch: m.Epoch, Code: m.Err.Code})
+	l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), &ConnectFailed{Host: m.Backend.Host(), Code: m.Err.Code, Err: m.Err, At: l.loop.Now()})
 	l.refusal, l.rejected = m.Err, m.Rejected && !startingUp(m.Err)
 	if l.rejected {
 		for _, a := range l.pending {
@@ -101,7 +101,7 @@ func (l *Lane) lost(m *backend.Lost) {
 		l.stats.Losses++
 		l.deps.Log.Info().Str("pool", l.name()).Uint64("backend", m.Backend.ID).Str("host", m.Backend.Host()).Str("code", m.Code).AnErr("cause", m.Err).Msg("server connection lost")
 	}
-	l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), &HostLost{Host: m.Backend.Host(), Epoch: m.Epoch, Code: m.Code, Expected: m.Expected})
+	l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), &HostLost{Host: m.Backend.Host(), Code: m.Code, Expected: m.Expected, At: l.loop.Now()})
 	l.step(pool.Lost{Slot: m.Backend.Slot})
 	l.drop(m.Backend.Slot)
 }

@@ -9,6 +9,7 @@ import (
 	"fencepost/actors/backend"
 	"fencepost/actors/shard/pool"
 	"fencepost/pgerr"
+	"fencepost/role"
 )
 
 // Messages to the lanes of a loop (Lanes) and to a lane.
@@ -16,10 +17,11 @@ type (
 	// Attach asks the lanes of a loop for the lane of a pool, on behalf of a frontend that has authenticated. Answered
 	// once, by Attached or AttachRefused with the same Req, as soon as one server login of the pool has succeeded.
 	Attach struct {
-		Req  uint64
-		From *actor.PID
-		Pool PoolKey
-		Spec *PoolSpec
+		Req    uint64
+		From   *actor.PID
+		Pool   PoolKey
+		Spec   *PoolSpec
+		Target Target
 		// Deadline is when to refuse it, for the reason the lane knows; zero: never.
 		Deadline time.Time
 		Since    time.Time // when the client connected
@@ -46,7 +48,9 @@ type (
 		pool.Waiter
 		From   *actor.PID
 		Holder backend.Holder
-		Target Intent
+		Target Target
+
+		at *branch // the queue it is in
 	}
 	// Spoiled says that the backend granted to Checkout is gone: the checkout keeps its place and is answered again.
 	Spoiled struct {
@@ -107,30 +111,81 @@ type (
 	}
 )
 
-// Messages from a lane to its shard.
+// Superseded tells the holder of a lease that may write that its server is not the primary any more: another one was
+// elected, or its timeline is below the floor. The holder ends the lease as DESIGN 4 says, at once.
+type Superseded struct {
+	Backend *backend.Backend
+	Why     string // the view's
+}
+
+// Messages from a lane to its shard's actor. Doubts: the sender has called Shard.RaiseDoubt before, and the actor calls
+// Settle when it has taken the message in. At is when it happened.
 type (
-	// Observed reports what a login showed about a host.
-	Observed struct {
-		Host  string
-		Epoch uint64
-		At    time.Time
+	// Connected says that a backend is logged in, and what it said of itself, if it was asked.
+	Connected struct {
+		Host        string
+		Observation *role.Observation // Source Fence: it was asked on a backend; nil: it was not
+		At          time.Time
 	}
-	// HostLost reports a lost connection or a failed connect.
+	// Observed is a fence's answer.
+	Observed struct{ Observation role.Observation }
+	// HostLost reports a lost connection.
 	HostLost struct {
-		Host     string
-		Epoch    uint64
-		Code     string
-		Expected bool
+		Host       string
+		Code       string // SQLSTATE of the server's last words
+		Expected   bool   // we closed it
+		Doubts     bool
+		Opened, At time.Time
+	}
+	// ConnectFailed reports a failed connect.
+	ConnectFailed struct {
+		Host   string
+		Code   string // SQLSTATE, if the server answered
+		Err    error
+		Doubts bool
+		At     time.Time
+	}
+	// Hinted reports what a server said on a backend that puts its role in question: a write refused as read-only, or the
+	// notice of its shutdown.
+	Hinted struct {
+		Host   string
+		Code   string
+		Doubts bool
+		At     time.Time
+	}
+	// Waiting says that a write waits for a primary or for a connection to it; repeated every busyTick while it does.
+	Waiting struct{ Since time.Time }
+)
+
+// Messages from a shard's actor.
+type (
+	// ViewChanged tells the Lanes of each loop that the view is new. Lanes that see it earlier by themselves act earlier.
+	// Recount: the actor was restarted; each lane answers with a Connected per open backend.
+	ViewChanged struct {
+		Shard   *Shard
+		Recount *actor.PID
 	}
 )
 
-// Intent is what a checkout is for.
-type Intent uint8
+// Target is what a checkout is for; libpq's words.
+type Target uint8
 
-// The intents. Until hosts have roles every backend serves any.
+// The targets. On a static shard each is served by its one host.
 const (
-	Any Intent = iota
-	ReadWrite
+	ReadWrite Target = iota
+	Standby
+	PreferStandby
+	Any
+)
+
+// FenceMode is when a write checkout needs a fence of its own.
+type FenceMode uint8
+
+// The modes.
+const (
+	FenceAuto   FenceMode = iota // without a proof that holds under the view, and in doubt
+	FenceAlways                  // always
+	FenceOff                     // never: election and floor must do
 )
 
 // Verb is a Control.
@@ -158,8 +213,9 @@ type PoolSpec struct {
 	DBLimit    int    // max_db_connections of the database, 0 = none
 	DBName     string // the database's name on the server
 	Source     backend.CredentialSource
-	Dial       time.Duration  // server_connect_timeout
-	WaitLimit  time.Duration  // query_wait_timeout
+	Dial       time.Duration // server_connect_timeout
+	WaitLimit  time.Duration // query_wait_timeout
+	Fence      FenceMode
 	ResetQuery string         // run at checkin of a session; "" for none
 	Mode       string         // for the console
 	Auto       bool           // the database is not in the settings by name ("*")

@@ -40,7 +40,7 @@ var key = PoolKey{"db", "u"}
 func bubble(t *testing.T, loops int, f func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, server: fakepg.NewServer(1, fakepg.Faults{}), shard: NewShard("main", []string{"server:5432"})}
+		r := &rig{t: t, server: fakepg.NewServer(1, fakepg.Faults{}), shard: NewStatic("main", "server:5432")}
 		var err error
 		if r.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Loops: loops, Panicked: r.panicked}); err != nil {
 			t.Fatal(err)

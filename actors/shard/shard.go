@@ -1,73 +1,138 @@
 // Package shard holds the actors that decide and serve: the shard (which host is the primary), and on every event loop
-// the lanes (a pool's part on that loop: queue, leases, backends).
+// the lanes (a pool's part on that loop: queues, leases, backends).
 //
 //	Lanes (one per loop) -- Attach --> Lane (one per pool and loop) --> backends
-//	Shard --> View (atomic pointer), read by lanes whenever they open or grant
+//	Shard actor -- Publish --> View (atomic pointer), read by lanes whenever they open or grant
 //
-// A lane executes what the pure machine in package pool decides. A shard that fails takes no socket with it.
+// A lane executes what the pure machine in package pool decides, one machine per host; the shard's actor executes what
+// the machines in packages election and health decide. A shard that fails takes no socket with it.
 package shard
 
 import (
 	"sync/atomic"
+	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-	"github.com/rs/zerolog"
+	"fencepost/actors/shard/health"
 )
 
 // View is what a shard has decided; immutable. Lanes grant by it without asking.
 type View struct {
-	Epoch   uint64
-	Elected string // host that gets the writes, "" if none is known
-	State   State
+	Epoch uint64
+	// Static: the shard's one host has no role (role any). It serves everything, nobody is elected or fenced.
+	Static bool
+	// Elected is the address that gets the writes, "" if no primary is known.
+	Elected string
+	// Floor is the timeline below which nobody may write; 0: none was seen.
+	Floor uint32
+	// SystemID of the cluster; 0: not known.
+	SystemID uint64
+	// NoTimelines: the elected host has none (Aurora); every write checkout needs a fence.
+	NoTimelines bool
+	State       health.State
+	// Since is when Elected became what it is, Why what led to it.
+	Since time.Time
+	Why   string
+	// Standbys may serve reads, those with the most WAL first. Banned, foreign and lagging ones are not among them.
+	Standbys []string
+	Balance  Balance
+	// Warm is how many idle backends each lane keeps to Standbys[0], so that a failover need not begin with logins.
+	Warm int
+	// Refuse: with no primary, or in Failover, a write checkout is refused at once (failover_policy = refuse).
+	Refuse bool
+	// Explanation is what each host last said, for whoever waits for a primary; "" while there is one.
+	Explanation string
+	// Hint is what an operator can do about it, "" if nothing but wait: FORGET where the floor stands in the way.
+	Hint string
 }
 
-// State of a shard as far as lanes need it.
-type State uint8
+// Balance is how reads are spread over standbys (standby_balance).
+type Balance uint8
 
-// The states.
+// The ways.
 const (
-	Static State = iota // hosts without roles: nothing is elected
+	LeastWaiting Balance = iota
+	RoundRobin
+	Random
 )
 
-func (s State) String() string { return "static" }
-
-// Shard is the handle of a shard: its name, hosts and view. Safe for any goroutine.
+// Shard is the handle of a shard: its name and view. Safe for any goroutine.
 type Shard struct {
-	Name  string
-	Hosts []string
-	view  atomic.Pointer[View]
+	Name string
+	view atomic.Pointer[View]
+
+	// Doubt. pending counts those who saw a contradiction and whose word the shard's actor has not taken in yet; doubted
+	// is whether the actor itself is in doubt; risen is when doubt rose last, in nanoseconds since 1970.
+	pending atomic.Int64
+	doubted atomic.Bool
+	risen   atomic.Int64
+	hinted  atomic.Int64 // when RaiseHint last did something
 }
 
-// NewShard makes the handle of a shard whose single host serves everything.
-func NewShard(name string, hosts []string) *Shard {
-	s := &Shard{Name: name, Hosts: hosts}
-	s.view.Store(&View{Epoch: 1, Elected: hosts[0], State: Static})
+// NewShard makes the handle of a shard of which nothing is known: no primary until its actor publishes one.
+func NewShard(name string) *Shard {
+	s := &Shard{Name: name}
+	s.view.Store(&View{Why: "nothing is known yet", Explanation: "no host has been asked yet"})
+	return s
+}
+
+// NewStatic makes the handle of a shard whose single host, of role any, serves everything.
+func NewStatic(name, host string) *Shard {
+	s := &Shard{Name: name}
+	s.view.Store(&View{Epoch: 1, Static: true, Elected: host, State: health.Healthy, Why: "the only host, role any"})
 	return s
 }
 
 // View is the present decision.
 func (s *Shard) View() *View { return s.view.Load() }
 
-// Actor is the shard's actor. With static hosts it has nothing to decide; it counts what lanes report.
-type Actor struct {
-	Shard *Shard
-	Log   zerolog.Logger
+// Publish replaces the view. Only the shard's actor calls it.
+func (s *Shard) Publish(v *View) { s.view.Store(v) }
 
-	observed, lost uint64
+// RaiseDoubt says that something contradicts what is believed of the elected host, as of at: from now on a write grant
+// needs a proof asked for after that. The caller sends the shard's actor a message with Doubts set, which takes the word
+// in and Settles it.
+func (s *Shard) RaiseDoubt(at time.Time) {
+	s.rise(at)
+	s.pending.Add(1)
 }
 
-// Receive implements actor.Actor.
-func (a *Actor) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case *Observed:
-		a.observed++
-	case *HostLost:
-		if !m.Expected {
-			a.lost++
-			a.Log.Debug().Str("shard", a.Shard.Name).Str("host", m.Host).Str("code", m.Code).Msg("server connection lost")
-		}
-	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
-	default:
-		a.Log.Error().Type("message_type", m).Str("shard", a.Shard.Name).Msg("shard: unhandled message")
+// hintEvery is how often a mere hint may raise doubt: a client can cause hints at will.
+const hintEvery = time.Second
+
+// RaiseHint is RaiseDoubt for what clients can bring about themselves; false: one was taken lately, and nothing is sent.
+func (s *Shard) RaiseHint(at time.Time) bool {
+	last := s.hinted.Load()
+	if at.UnixNano()-last < int64(hintEvery) || !s.hinted.CompareAndSwap(last, at.UnixNano()) {
+		return false
 	}
+	s.RaiseDoubt(at)
+	return true
+}
+
+func (s *Shard) rise(at time.Time) {
+	for ns := at.UnixNano(); ; {
+		was := s.risen.Load()
+		if ns <= was || s.risen.CompareAndSwap(was, ns) {
+			return
+		}
+	}
+}
+
+// Doubted sets the actor's own doubt, as of at when it begins or rises again. Only the shard's actor calls it.
+func (s *Shard) Doubted(on bool, at time.Time) {
+	if on {
+		s.rise(at)
+	}
+	s.doubted.Store(on)
+}
+
+// Settle says that one RaiseDoubt was taken in. Only the shard's actor calls it, after Doubted.
+func (s *Shard) Settle() { s.pending.Add(-1) }
+
+// InDoubt reports whether a write grant needs a proof asked for after since.
+func (s *Shard) InDoubt() (since time.Time, doubted bool) {
+	if s.pending.Load() <= 0 && !s.doubted.Load() {
+		return time.Time{}, false
+	}
+	return time.Unix(0, s.risen.Load()), true
 }

@@ -1,0 +1,100 @@
+package shard
+
+import (
+	"time"
+
+	"fencepost/actors/monitor"
+	"fencepost/actors/shard/election"
+	"fencepost/actors/shard/health"
+	"fencepost/role"
+)
+
+// Messages to a shard's actor from the console and a reload.
+type (
+	// DescribeShard asks for a copy of what is known. Reply has room for the answer.
+	DescribeShard struct{ Reply chan<- ShardRow }
+	// Configure replaces the settings. Evidence, bans and the elected primary are kept for hosts that stay.
+	Configure struct{ Settings Settings }
+	// Forget clears identifier and floor (FORGET shard). Reply, if not nil, has room for the answer: the new generation.
+	Forget struct{ Reply chan<- uint64 }
+)
+
+// Settings of a shard with roles, as its actor needs them.
+type Settings struct {
+	Hosts []HostSetting
+	// Monitor login.
+	User, Database string
+	Password       string
+	// Interval is role_check_interval.
+	Interval time.Duration
+	Election election.Config
+	Health   health.Config
+	// Refuse is failover_policy = refuse.
+	Refuse  bool
+	Warm    int
+	Balance Balance
+	// A standby that lags more serves no reads; zero: no limit.
+	MaxLagTime  time.Duration
+	MaxLagBytes uint64
+	// StateFile keeps identifier, floor and generation over a restart; "" for none.
+	StateFile string
+}
+
+// HostSetting is a host as configured.
+type HostSetting struct {
+	Addr string // "name:port", "ip:port" or "/directory:port"
+	Role election.Role
+}
+
+// ShardRow describes a shard; a copy.
+type ShardRow struct {
+	Name   string
+	Static bool
+	View   View
+	Floor  role.Floor
+	// State of health, its reason and since when.
+	State       health.State
+	StateReason string
+	StateSince  time.Time
+	// Doubt is why every write grant on the elected host needs a fence, "" for no reason.
+	Doubt      string
+	DoubtSince time.Time
+	// Connections to the elected host that are open.
+	Connections int
+	Hosts       []HostRow
+	// Transitions are the last ones, oldest first, at most 100.
+	Transitions []Transition
+	Counts      ShardCounts
+}
+
+// HostRow describes a host of a shard.
+type HostRow struct {
+	election.HostRow
+	Monitor     monitor.Kind // how it is reached
+	MonitorCode string
+	MonitorErr  string
+	Reads       bool   // serves reads now
+	ReadsWhy    string // why not
+	BannedUntil time.Time
+}
+
+// Transition is one line of SHOW ELECTIONS.
+type Transition struct {
+	At      time.Time
+	Epoch   uint64
+	Kind    string // view, state, doubt, doubt over, demoted, conflict, conflict over, foreign, forget, hosts
+	Host    string
+	Elected string
+	State   health.State
+	Reason  string
+}
+
+// ShardCounts are counters since the process started.
+type ShardCounts struct {
+	Elections uint64 // views with another elected host than before, "" included
+	Demotions uint64
+	Doubts    uint64
+	States    [3]uint64 // entered, by health.State
+	Forgets   uint64
+	Restarts  uint64 // of the actor
+}
