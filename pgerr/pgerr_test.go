@@ -46,6 +46,13 @@ func table() []row {
 		{"CannotConnect", CannotConnect(errors.New("refused")), e, "57P03", "cannot connect to server", false},
 		{"ServerLost", ServerLost(true), f, "08007", "server conn crashed?", false},
 		{"ServerLost", ServerLost(false), f, "08006", "server conn crashed?", false},
+		{"NoPrimary", NoPrimary("main", time.Minute, "failover", "a: in recovery", ""), e, "57P03",
+			`no primary is known for shard "main" since 1m0s (failover)`, false},
+		{"NoStandby", NoStandby("main", "a: lags"), e, "57P03", `no standby of shard "main" serves reads`, false},
+		{"FenceUnanswered", FenceUnanswered(time.Second), e, "08006", "the server did not confirm that it is the primary", false},
+		{"Superseded", Superseded("b was elected"), f, "57P01", "terminating connection: its server is not the primary any more", false},
+		{"SupersededInTransaction", SupersededInTransaction("b was elected"), f, "57P01", "terminating connection: its server is not the primary any more", false},
+		{"SupersededUnanswered", SupersededUnanswered("b was elected"), f, "08007", "terminating connection: its server is not the primary any more", false},
 		{"Canceled", Canceled(), e, "57014", "canceling statement due to user request", true},
 		{"StatementMode", StatementMode(), f, "0A000", "transaction blocks not allowed in statement pooling mode", false},
 		{"ClientIdleTimeout", ClientIdleTimeout(), f, "57P05", "client_idle_timeout", false},
@@ -218,6 +225,26 @@ func TestFromServer(t *testing.T) {
 func TestLongConsoleCommandIsCut(t *testing.T) {
 	if m := ConsoleSyntax(strings.Repeat("é", 10000)).Message; len(m) > 200 || strings.Contains(m, "�") {
 		t.Errorf("%d bytes: %q", len(m), m)
+	}
+}
+
+// What a client must know before it repeats anything is said in so many words, and what led to it is not lost.
+func TestRoleErrorsSayWhatBecameOfTheRequest(t *testing.T) {
+	for _, c := range []struct {
+		err          *Error
+		detail, hint string
+	}{
+		{NoPrimary("main", time.Minute, "failover", "a: in recovery", "FORGET main."), "a: in recovery", "safe to retry. FORGET main."},
+		{NoPrimary("main", time.Minute, "failover", "", ""), "", "SHOW HOSTS"},
+		{NoStandby("main", "a: lags"), "a: lags", "safe to retry"},
+		{FenceUnanswered(1500 * time.Millisecond), "1.5s", "not sent"},
+		{Superseded("b was elected"), "b was elected", "Reconnect"},
+		{SupersededInTransaction("b was elected"), "not committed: it is rolled back. b was elected", "safe to repeat"},
+		{SupersededUnanswered("b was elected"), "not known. b was elected", "before repeating"},
+	} {
+		if !strings.Contains(c.err.Detail, c.detail) || !strings.Contains(c.err.Hint, c.hint) {
+			t.Errorf("%s: detail %q, hint %q", c.err.Message, c.err.Detail, c.err.Hint)
+		}
 	}
 }
 

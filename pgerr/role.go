@@ -1,0 +1,61 @@
+package pgerr
+
+import (
+	"fmt"
+	"time"
+)
+
+// NoPrimary is for a write that waited while no host of its shard was known to be the primary. since is for how long
+// that has been so, state the shard's health, explanation what each host said, hint what an operator can do about it
+// ("" for nothing but wait).
+func NoPrimary(shard string, since time.Duration, state, explanation, hint string) *Error {
+	if hint == "" {
+		hint = "SHOW HOSTS shows what each host says."
+	}
+	return &Error{Severity: SeverityError, Code: CannotConnectNow,
+		Message: fmt.Sprintf("no primary is known for shard %q since %s (%s)", shard, since.Round(time.Millisecond), state),
+		Detail:  explanation,
+		Hint:    "Nothing was sent, so it is safe to retry. " + hint}
+}
+
+// NoStandby is for a read with target standby while no standby of its shard serves reads. explanation is what each host
+// said.
+func NoStandby(shard, explanation string) *Error {
+	return &Error{Severity: SeverityError, Code: CannotConnectNow,
+		Message: fmt.Sprintf("no standby of shard %q serves reads", shard),
+		Detail:  explanation,
+		Hint: "Nothing was sent, so it is safe to retry. Target prefer-standby takes the primary when there is no standby; " +
+			"SHOW HOSTS shows what each host says."}
+}
+
+// FenceUnanswered is for a request whose server, asked whether it still is the primary, did not answer for waited.
+func FenceUnanswered(waited time.Duration) *Error {
+	return &Error{Severity: SeverityError, Code: ConnectionFailure,
+		Message: "the server did not confirm that it is the primary",
+		Detail: fmt.Sprintf("It was asked before the request was to be sent, and did not answer within %s.",
+			waited.Round(time.Millisecond)),
+		Hint: "The request was not sent, so it is safe to retry. SHOW HOSTS shows what each host says."}
+}
+
+// superseded is the message of the errors that end a session whose server lost its role.
+const superseded = "terminating connection: its server is not the primary any more"
+
+// Superseded ends a session that holds a server connection, between transactions. why is what led to it.
+func Superseded(why string) *Error {
+	return &Error{Severity: SeverityFatal, Code: AdminShutdown, Message: superseded, Detail: why,
+		Hint: "Reconnect. Nothing was under way; what the session had set on its server is lost."}
+}
+
+// SupersededInTransaction ends a session in a transaction block that certainly was not committed.
+func SupersededInTransaction(why string) *Error {
+	return &Error{Severity: SeverityFatal, Code: AdminShutdown, Message: superseded,
+		Detail: "The open transaction was not committed: it is rolled back. " + why,
+		Hint:   "Reconnect. It is safe to repeat the transaction from its beginning."}
+}
+
+// SupersededUnanswered ends a session whose request was sent, was not answered, and may have been committed.
+func SupersededUnanswered(why string) *Error {
+	return &Error{Severity: SeverityFatal, Code: TransactionOutcomeUnknown, Message: superseded,
+		Detail: "The server had not answered yet: whether the request took effect is not known. " + why,
+		Hint:   "Reconnect, and find out whether the change is there before repeating it."}
+}
