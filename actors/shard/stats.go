@@ -24,8 +24,28 @@ type Stats struct {
 	QueueCancels uint64                 // cancels of clients that were waiting for a backend
 	IdleCancels  uint64                 // cancels of clients that ran nothing
 
+	Fences [FenceVerdicts]uint64 // by FenceVerdict
+
 	Wait, Query, Transaction, CancelLease metrics.Histogram
+	// FenceTime is from the question to the answer; PrimaryWait how long writes waited that found no primary.
+	FenceTime, PrimaryWait metrics.Histogram
 }
+
+// FenceVerdict is how a fence ended.
+type FenceVerdict uint8
+
+// The verdicts.
+const (
+	FenceOK     FenceVerdict = iota // the server can take writes
+	FenceNo                         // it said that it cannot
+	FenceFailed                     // it answered with an error, or the connection was lost
+	FenceSlow                       // nothing came before the checkout's deadline
+	FenceVerdicts
+)
+
+var fenceVerdictNames = [...]string{"ok", "no", "failed", "slow"}
+
+func (v FenceVerdict) String() string { return fenceVerdictNames[v] }
 
 // LaneRow describes a lane for the console; a copy.
 type LaneRow struct {

@@ -7,7 +7,7 @@ const firstRetry = 100 * time.Millisecond
 
 // wanted is how many backends should be opened now.
 func (m *Machine) wanted(now time.Time) int {
-	if m.paused || now.Before(m.retryAt) {
+	if m.paused || m.cfg.Homeless || now.Before(m.retryAt) {
 		return 0
 	}
 	n := 0
@@ -53,6 +53,11 @@ func (m *Machine) dial(now time.Time) {
 
 func (m *Machine) dialFailed(now time.Time, s *Slot) {
 	if !m.mine(s) {
+		return
+	}
+	if s.state == Closing { // it was aborted: says nothing about the server
+		m.forget(now, s)
+		m.dial(now)
 		return
 	}
 	if s.state != Dialling {

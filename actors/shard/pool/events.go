@@ -7,13 +7,20 @@ type (
 	// Checkout puts a waiter in the queue; answered by Grant or Refuse, unless abandoned.
 	Checkout struct{ Waiter *Waiter }
 	// Spoiled says that the backend just granted turned out to be unusable: it is closed and the waiter, which does not
-	// count as answered, keeps its place.
+	// count as answered, keeps its turn.
 	Spoiled struct {
 		Slot   *Slot
 		Waiter *Waiter
 	}
 	// Warm sets how many backends are to be open even though nobody waits for one, besides Config.MinSize.
 	Warm struct{ N int }
+	// Rejoin puts a waiter that was withdrawn elsewhere, or whose backend was not granted after all, in the queue at its
+	// turn.
+	Rejoin struct{ Waiter *Waiter }
+	// Kick forgets failed connects: the server is expected to answer now.
+	Kick struct{}
+	// Abort ends connects that are under way: the server is not wanted any more.
+	Abort struct{}
 	// Abandon takes a waiter out of the queue; nothing answers it. No effect if it was answered before.
 	Abandon struct{ Waiter *Waiter }
 	// Checkin gives a leased backend back.
@@ -51,6 +58,9 @@ type (
 func (Checkout) event()   {}
 func (Spoiled) event()    {}
 func (Warm) event()       {}
+func (Rejoin) event()     {}
+func (Kick) event()       {}
+func (Abort) event()      {}
 func (Abandon) event()    {}
 func (Checkin) event()    {}
 func (Opened) event()     {}
@@ -75,7 +85,7 @@ const (
 	Refuse                       // Waiter's time is over
 	Dial                         // open a backend for Slot; answered by Opened, DialFailed or Lost
 	Scrub                        // clean Slot; answered by Cleaned or Lost
-	Close                        // close Slot; answered by Lost
+	Close                        // close Slot; answered by Lost, or by DialFailed if it was not open yet
 	WantPermits                  // N more permits are needed; answered by Permits, at once or later
 	ReturnPermit                 // one permit is given back
 	Bug                          // an event came that cannot happen here
@@ -130,14 +140,24 @@ func (l *list) push(w *Waiter) {
 	l.n++
 }
 
-func (l *list) pushFront(w *Waiter) {
-	w.prev, w.next, w.queued = nil, l.first, true
-	if l.first != nil {
-		l.first.prev = w
-	} else {
-		l.last = w
+// insert puts w behind everybody whose turn is not after its own. It looks from the front, where those who come back
+// belong.
+func (l *list) insert(w *Waiter) {
+	at := l.first
+	for at != nil && at.Turn <= w.Turn {
+		at = at.next
 	}
-	l.first = w
+	if at == nil {
+		l.push(w)
+		return
+	}
+	w.prev, w.next, w.queued = at.prev, at, true
+	if at.prev != nil {
+		at.prev.next = w
+	} else {
+		l.first = w
+	}
+	at.prev = w
 	l.n++
 }
 

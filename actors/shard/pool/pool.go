@@ -6,7 +6,8 @@
 //	Dialling --Opened--> Idle --grant--> Leased --Checkin clean--> Idle
 //	    |                                  |------Checkin dirty--> Cleaning --Cleaned--> Idle
 //	    +--DialFailed--> gone              +------Checkin broken-> Closing
-//	any state --Lost--> gone               Closing --Lost--> gone
+//	    +--Abort--> Closing
+//	any state --Lost--> gone               Closing --Lost, DialFailed--> gone
 //
 // Invariants, checked by Check: a backend has one holder; idle + leased + cleaning + dialling + closing are all the slots
 // there are and never more than the permits held; nobody waits while a backend is idle and the pool is not paused; each
@@ -22,6 +23,8 @@ type Waiter struct {
 	Req      uint64    // the holder's request id
 	Enqueued time.Time // when the client's message came
 	Deadline time.Time // zero: none
+	// Turn is its place in the order of the lane: one who comes back stands before everybody with a higher one.
+	Turn uint64
 
 	prev, next *Waiter
 	queued     bool
@@ -77,6 +80,7 @@ type Config struct {
 	Concurrency int           // connects under way at a time, at least 1 (connect_concurrency)
 	RoundRobin  bool          // grant the backend idle longest instead of the one idle shortest
 	PoolSize    int           // the whole pool's size: spreads lifetime closes
+	Homeless    bool          // there is no server to connect to: waiters wait
 }
 
 // Condition of a backend at checkin.
@@ -173,6 +177,21 @@ func (m *Machine) Waiters() []*Waiter {
 		all = append(all, w)
 	}
 	return all
+}
+
+// Withdraw takes those waiters out of the queue that pick chooses, and returns them in order. Nothing answers them: they
+// go to another machine by Rejoin, or the caller answers.
+func (m *Machine) Withdraw(pick func(*Waiter) bool) []*Waiter {
+	var out []*Waiter
+	for w := m.waiters.first; w != nil; {
+		next := w.next
+		if pick(w) {
+			m.waiters.remove(w)
+			out = append(out, w)
+		}
+		w = next
+	}
+	return out
 }
 
 // Shut takes every waiter out of the queue, for a lane that ends. The caller answers them.

@@ -35,6 +35,8 @@ type world struct {
 	err     error
 
 	checkouts, grants, refusals, abandoned, spoiled int
+	turn                                            uint64
+	away                                            []*Waiter // withdrawn
 }
 
 func newWorld(seed uint64) *world {
@@ -117,7 +119,7 @@ func (w *world) execute(e Effect) {
 		w.enter(e.Slot, Leased, Cleaning)
 		delete(w.holders, e.Slot)
 	case Close:
-		if st := w.slots[e.Slot]; st == Dialling || st == Closing || st == 0 {
+		if st := w.slots[e.Slot]; st == Closing || st == 0 {
 			w.fail("close of a backend that is %s", st)
 		}
 		w.slots[e.Slot] = Closing
@@ -242,7 +244,11 @@ func (w *world) step() {
 	case k < 81:
 		if s := w.pick(Closing); s != nil {
 			w.drop(s)
-			w.feed(Lost{s})
+			if w.rand.IntN(4) == 0 {
+				w.feed(DialFailed{s})
+			} else {
+				w.feed(Lost{s})
+			}
 		}
 	case k < 83:
 		w.lose()
@@ -267,6 +273,8 @@ func (w *world) checkout() {
 		x.Deadline = w.now.Add(time.Duration(w.rand.IntN(2000)) * time.Millisecond)
 	}
 	w.checkouts++
+	w.turn++
+	x.Turn = w.turn
 	w.queue = append(w.queue, x)
 	w.feed(Checkout{x})
 }
@@ -322,8 +330,44 @@ func (w *world) lose() {
 	w.feed(Lost{s})
 }
 
+// move takes some waiters out, as for another machine, or brings back those that were.
+func (w *world) move() {
+	if len(w.away) > 0 {
+		for _, x := range w.away {
+			i := 0
+			for i < len(w.queue) && w.queue[i].Turn < x.Turn {
+				i++
+			}
+			w.queue = slices.Insert(w.queue, i, x)
+			w.feed(Rejoin{x})
+		}
+		w.away = nil
+		return
+	}
+	odd := uint64(w.rand.IntN(2))
+	pick := func(x *Waiter) bool { return x.Turn%2 == odd }
+	w.away = w.m.Withdraw(pick)
+	for _, x := range w.away {
+		i := slices.Index(w.queue, x)
+		if i < 0 {
+			w.fail("withdrew waiter %v, which does not wait", x.Owner)
+			return
+		}
+		w.queue = slices.Delete(w.queue, i, i+1)
+	}
+	if slices.ContainsFunc(w.queue, pick) {
+		w.fail("a waiter that was picked is still there")
+	}
+}
+
 func (w *world) control() {
-	switch w.rand.IntN(12) {
+	switch w.rand.IntN(15) {
+	case 12:
+		w.feed(Kick{})
+	case 13:
+		w.feed(Abort{})
+	case 14:
+		w.move()
 	case 0, 1:
 		w.paused = true
 		w.feed(Pause{})
@@ -366,6 +410,9 @@ func (w *world) settle() {
 
 // finish lets everything come to its end: whoever waits is answered, and no permit is left out.
 func (w *world) finish() {
+	if len(w.away) > 0 {
+		w.move()
+	}
 	w.paused = false
 	w.limit = max(w.limit, 2)
 	w.feed(Configure{Config{RetryMax: time.Second, Concurrency: 4}})
@@ -474,7 +521,7 @@ func TestImpossibleEvents(t *testing.T) {
 func (w *world) impossible() (events []Event) {
 	for _, s := range w.order {
 		st := w.slots[s]
-		if st != Dialling {
+		if st != Dialling && st != Closing {
 			events = append(events, Opened{s}, DialFailed{s})
 		}
 		if st != Cleaning && st != Closing {

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +31,7 @@ type script struct {
 	slots   map[string]*Slot
 	names   map[*Slot]string
 	waiters map[string]*Waiter
+	turn    uint64
 }
 
 func TestScripts(t *testing.T) {
@@ -73,6 +75,8 @@ func parseConfig(t *testing.T, cfg Config, args []datadriven.CmdArg) Config {
 			return d
 		}
 		switch a.Key {
+		case "homeless":
+			cfg.Homeless = a.Vals[0] == "yes"
 		case "min":
 			cfg.MinSize = number()
 		case "idle":
@@ -149,6 +153,8 @@ func (s *script) step(t *testing.T, f []string) []Effect {
 			s.waiters[f[1]] = w
 		}
 		w.Enqueued = s.now
+		s.turn++
+		w.Turn = s.turn
 		if len(f) > 2 {
 			d, err := time.ParseDuration(f[2])
 			if err != nil {
@@ -172,6 +178,11 @@ func (s *script) step(t *testing.T, f []string) []Effect {
 		return s.m.Step(s.now, Abandon{s.waiters[f[1]]})
 	case "spoiled":
 		return s.m.Step(s.now, Spoiled{slot(), s.waiters[f[2]]})
+	case "withdraw": // names
+		s.m.Withdraw(func(w *Waiter) bool { return slices.Contains(f[1:], w.Owner.(string)) })
+		return nil
+	case "rejoin":
+		return s.m.Step(s.now, Rejoin{s.waiters[f[1]]})
 	case "opened":
 		return s.m.Step(s.now, Opened{slot()})
 	case "failed":
@@ -187,7 +198,7 @@ func (s *script) step(t *testing.T, f []string) []Effect {
 	case "warm":
 		return s.m.Step(s.now, Warm{number()})
 	}
-	ev := map[string]Event{"tick": Tick{}, "pause": Pause{}, "resume": Resume{}, "reconnect": Reconnect{}, "drain": Drain{}}[f[0]]
+	ev := map[string]Event{"tick": Tick{}, "pause": Pause{}, "resume": Resume{}, "reconnect": Reconnect{}, "drain": Drain{}, "kick": Kick{}, "abort": Abort{}}[f[0]]
 	return s.m.Step(s.now, ev)
 }
 

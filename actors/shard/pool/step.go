@@ -27,6 +27,13 @@ func (m *Machine) Step(now time.Time, ev Event) []Effect {
 	case Warm:
 		m.warm = e.N
 		m.dial(now)
+	case Rejoin:
+		m.rejoin(now, e.Waiter)
+	case Kick:
+		m.failures, m.retryAt = 0, time.Time{}
+		m.dial(now)
+	case Abort:
+		m.abort(now)
 	case Abandon:
 		if e.Waiter.queued {
 			m.waiters.remove(e.Waiter)
@@ -135,8 +142,26 @@ func (m *Machine) spoiled(now time.Time, s *Slot, w *Waiter) {
 	if m.mine(s) && s.state == Leased {
 		m.close(now, s, WhyBroken)
 	}
-	m.waiters.pushFront(w)
+	m.waiters.insert(w)
 	m.serve(now)
+}
+
+func (m *Machine) rejoin(now time.Time, w *Waiter) {
+	if w.queued {
+		m.bug()
+		return
+	}
+	m.waiters.insert(w)
+	m.serve(now)
+}
+
+func (m *Machine) abort(now time.Time) {
+	for _, s := range m.slots {
+		if s.state == Dialling {
+			m.close(now, s, WhyRetired)
+		}
+	}
+	m.dial(now)
 }
 
 // rest takes back a clean backend: to the next waiter, to the idle ones, or closed if it is due.
@@ -166,7 +191,7 @@ func (m *Machine) rest(now time.Time, s *Slot) {
 }
 
 func (m *Machine) opened(now time.Time, s *Slot) {
-	if !m.mine(s) {
+	if !m.mine(s) || s.state == Closing {
 		return
 	}
 	if s.state != Dialling {
