@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"fencepost/internal/debian"
 )
 
 // pgbouncerBinary is a PgBouncer that can be started.
@@ -41,11 +43,11 @@ func findPgBouncer(ctx context.Context, path, dir string) (pgbouncerBinary, erro
 		old = errors.Join(old, err)
 	}
 	progress("no PgBouncer from %d.%d on is installed: taking Debian's newest", oldestPgBouncer[0], oldestPgBouncer[1])
-	b, err := debianPgBouncer(ctx, dir)
+	argv, suite, err := debian.Fetch(ctx, debian.Program{Name: "pgbouncer", Path: "usr/sbin/pgbouncer", Version: "-V"}, dir)
 	if err != nil {
-		return b, fmt.Errorf("get Debian's newest PgBouncer (or say PGBOUNCER=path): %w", errors.Join(old, err))
+		return pgbouncerBinary{}, fmt.Errorf("get Debian's newest PgBouncer (or say PGBOUNCER=path): %w", errors.Join(old, err))
 	}
-	return b, nil
+	return inspectPgBouncer(argv, "Debian "+suite)
 }
 
 // inspectPgBouncer asks the program what it is.

@@ -1,4 +1,7 @@
-package main
+// Package debian takes single programs from a newer Debian than the machine's, without touching the machine's packages:
+// apt runs with folders of its own on the mirror the machine is set up for, and fetches the package and the shared
+// libraries it names, which start under their own dynamic loader. What was fetched stays in the user's cache folder.
+package debian
 
 import (
 	"bufio"
@@ -8,55 +11,75 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// debianSuites are asked for PgBouncer in this order: the newest first.
-var debianSuites = []string{"unstable", "testing", "stable"}
+// suites are asked in this order: the newest first.
+var suites = []string{"unstable", "testing", "stable"}
 
-// debianPgBouncer takes PgBouncer from a newer Debian than the machine's, without touching the machine's packages:
-// apt runs with folders of its own on the mirror the machine is set up for, and fetches the package and the shared
-// libraries it names, which start under their own dynamic loader. What was fetched stays in the user's cache folder.
-func debianPgBouncer(ctx context.Context, dir string) (pgbouncerBinary, error) {
+// Program is a program of a package that is named like it.
+type Program struct {
+	Name    string // of the package and of the file
+	Path    string // in the package, without the leading slash
+	Version string // the argument that has it print its version and end
+}
+
+// Fetch returns the command line of a program that any account may run from dir, and the suite it is from. It fetches
+// the program unless an earlier call did, and blocks on the mirror until ctx ends.
+func Fetch(ctx context.Context, p Program, dir string) (argv []string, suite string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return pgbouncerBinary{}, err
+		return nil, "", err
 	}
-	cache = filepath.Join(cache, "fencepost-bench", "pgbouncer")
-	if _, err := inspectPgBouncer(loaded(cache), ""); err != nil {
-		mirror, keyring, err := debianMirror(ctx)
-		if err != nil {
-			return pgbouncerBinary{}, err
-		}
-		var errs []error
-		for _, suite := range debianSuites {
-			if err = fetchPgBouncer(ctx, cache, mirror, keyring, suite); err == nil {
-				break
-			}
-			errs = append(errs, fmt.Errorf("%s: %w", suite, err))
-		}
-		if err != nil {
-			return pgbouncerBinary{}, errors.Join(errs...)
+	cache = filepath.Join(cache, "fencepost-bench", p.Name)
+	if p.runs(cache) != nil {
+		if err := p.fetch(ctx, cache); err != nil {
+			return nil, "", err
 		}
 	}
 	// The server account cannot read the home folder of root, hence the copy.
-	to := filepath.Join(dir, "pgbouncer-debian")
+	to := filepath.Join(dir, p.Name+"-debian")
 	if err := os.CopyFS(to, os.DirFS(cache)); err != nil {
-		return pgbouncerBinary{}, err
+		return nil, "", err
 	}
-	suite, _ := os.ReadFile(filepath.Join(cache, "suite"))
-	return inspectPgBouncer(loaded(to), "Debian "+strings.TrimSpace(string(suite)))
+	b, _ := os.ReadFile(filepath.Join(cache, "suite"))
+	return p.loaded(to), strings.TrimSpace(string(b)), p.runs(to)
 }
 
-// loaded is the command line that runs the PgBouncer of a folder made by fetchPgBouncer.
-func loaded(dir string) []string {
-	return []string{filepath.Join(dir, "ld.so"), "--library-path", dir, filepath.Join(dir, "pgbouncer")}
+func (p Program) fetch(ctx context.Context, to string) error {
+	mirror, keyring, err := archive(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, suite := range suites {
+		if err = p.fetchFrom(ctx, to, mirror, keyring, suite); err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", suite, err))
+	}
+	return errors.Join(errs...)
 }
 
-// debianMirror is the archive that the machine's own apt uses for its release, and the file with Debian's keys.
-func debianMirror(ctx context.Context) (mirror, keyring string, err error) {
+// loaded is the command line that runs the program of a folder made by fetchFrom.
+func (p Program) loaded(dir string) []string {
+	return []string{filepath.Join(dir, "ld.so"), "--library-path", dir, filepath.Join(dir, p.Name)}
+}
+
+// runs starts the program of such a folder to see whether it can.
+func (p Program) runs(dir string) error {
+	argv := append(p.loaded(dir), p.Version)
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, out)
+	}
+	return nil
+}
+
+// archive is the archive that the machine's own apt uses for its release, and the file with Debian's keys.
+func archive(ctx context.Context) (mirror, keyring string, err error) {
 	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT)",
 		"Created-By: Packages").Output()
 	if err != nil {
@@ -95,8 +118,8 @@ func osReleaseField(text, key string) string {
 	return ""
 }
 
-// fetchPgBouncer fills the folder to with pgbouncer, ld.so and the shared libraries, all at once or not at all.
-func fetchPgBouncer(ctx context.Context, to, mirror, keyring, suite string) error {
+// fetchFrom fills the folder to with the program, ld.so and the shared libraries, all at once or not at all.
+func (p Program) fetchFrom(ctx context.Context, to, mirror, keyring, suite string) error {
 	work, err := os.MkdirTemp("", "fencepost-bench-apt-")
 	if err != nil {
 		return err
@@ -121,11 +144,11 @@ func fetchPgBouncer(ctx context.Context, to, mirror, keyring, suite string) erro
 	if _, err := run("apt-get", "update", "-q"); err != nil {
 		return err
 	}
-	plan, err := run("apt-get", "install", "--simulate", "pgbouncer")
+	plan, err := run("apt-get", "install", "--simulate", p.Name)
 	if err != nil {
 		return err
 	}
-	if _, err := run(append([]string{"apt-get", "download"}, libraryPackages(plan)...)...); err != nil {
+	if _, err := run(append([]string{"apt-get", "download"}, libraryPackages(plan, p.Name)...)...); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
@@ -139,14 +162,12 @@ func fetchPgBouncer(ctx context.Context, to, mirror, keyring, suite string) erro
 		}
 	}
 	flat := filepath.Join(work, "flat")
-	if err := flatten(root, flat); err != nil {
+	if err := p.flatten(root, flat); err != nil {
 		return err
 	}
-	b, err := inspectPgBouncer(loaded(flat), suite)
-	if err != nil {
+	if err := p.runs(flat); err != nil {
 		return err
 	}
-	progress("fetched %s from Debian %s", b.version, suite)
 	if err := os.WriteFile(filepath.Join(flat, "suite"), []byte(suite), 0o644); err != nil {
 		return err
 	}
@@ -184,8 +205,8 @@ Acquire::Languages "none";
 	)
 }
 
-// libraryPackages are, of the packages apt would install for PgBouncer, itself and the shared libraries.
-func libraryPackages(plan string) []string {
+// libraryPackages are, of the packages apt would install for a program, itself and the shared libraries.
+func libraryPackages(plan, program string) []string {
 	var names []string
 	for line := range strings.Lines(plan) {
 		f := strings.Fields(line)
@@ -194,7 +215,7 @@ func libraryPackages(plan string) []string {
 		}
 		name := f[1]
 		lib := strings.HasPrefix(name, "lib") && !strings.Contains(name, "perl") || strings.HasPrefix(name, "zlib")
-		if lib || name == "pgbouncer" {
+		if lib || name == program {
 			names = append(names, name)
 		}
 	}
@@ -202,7 +223,7 @@ func libraryPackages(plan string) []string {
 }
 
 // flatten copies the program, its loader and the libraries it loads from an unpacked tree into one folder.
-func flatten(root, to string) error {
+func (p Program) flatten(root, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
@@ -211,12 +232,12 @@ func flatten(root, to string) error {
 		return fmt.Errorf("found %d dynamic loaders in the packages", len(loaders))
 	}
 	libs := filepath.Dir(loaders[0])
-	program := filepath.Join(root, "usr/sbin/pgbouncer")
+	program := filepath.Join(root, filepath.FromSlash(path.Clean(p.Path)))
 	out, err := exec.Command(loaders[0], "--library-path", libs, "--list", program).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("list the libraries of PgBouncer: %w: %s", err, out)
+		return fmt.Errorf("list the libraries of %s: %w: %s", p.Name, err, out)
 	}
-	copies := map[string]string{"pgbouncer": program, "ld.so": loaders[0]}
+	copies := map[string]string{p.Name: program, "ld.so": loaders[0]}
 	s := bufio.NewScanner(strings.NewReader(string(out)))
 	for s.Scan() { // "	libssl.so.3 => /path/libssl.so.3 (0x…)"
 		f := strings.Fields(s.Text())
