@@ -41,10 +41,10 @@ func TestMinimal(t *testing.T) {
 	if !ok || db.Name != "anything" || db.DBName != "anything" || db.Shard != "main" {
 		t.Fatalf("database: %+v, %v", db, ok)
 	}
-	if want := []Host{{Addr: "127.0.0.1:5432", Role: RoleAny}}; !slices.Equal(c.Shards["main"].Hosts, want) {
+	if want := []Host{{Addr: "127.0.0.1:5432", Role: RoleAuto}}; !slices.Equal(c.Shards["main"].Hosts, want) {
 		t.Errorf("hosts %v", c.Shards["main"].Hosts)
 	}
-	want := PoolSettings{Mode: PoolTransaction, Size: 20, QueryWaitTimeout: 2 * time.Minute, ServerLifetime: time.Hour}
+	want := PoolSettings{Mode: PoolTransaction, Size: 20, QueryWaitTimeout: 2 * time.Minute, ServerLifetime: time.Hour, Fence: FenceAuto}
 	if got := c.PoolSettings(db, "nobody"); got != want {
 		t.Errorf("pool settings %+v, want %+v", got, want)
 	}
@@ -96,7 +96,7 @@ func TestEverySetting(t *testing.T) {
 		"tcp_user_timeout": `"13ms"`,
 	}
 	database := map[string]string{
-		"shard": `"main"`, "hosts": `["h"]`, "dbname": `"d"`, "user": `"u"`, "password": `"p"`, "pool_mode": `"statement"`, "pool_size": "4",
+		"shard": `"main"`, "hosts": `["h"]`, "dbname": `"d"`, "user": `"u"`, "password": `"p"`, "target": `"standby"`, "fence": `"off"`, "pool_mode": `"statement"`, "pool_size": "4",
 		"min_pool_size": "1", "max_db_connections": "0", "query_wait_timeout": `"0s"`, "server_lifetime": `"14s"`,
 	}
 	user := map[string]string{"password": `"p"`, "pool_mode": `"session"`, "pool_size": "3", "query_wait_timeout": `"15s"`}
@@ -113,7 +113,7 @@ func TestEverySetting(t *testing.T) {
 	if !reflect.DeepEqual(c.Fencepost, wantFencepost) {
 		t.Errorf("got  %+v\nwant %+v", c.Fencepost, wantFencepost)
 	}
-	wantDatabase := Database{"app", "main", nil, "d", "u", NewSecret("p"), PoolStatement, Some(4), Some(1), Some(0),
+	wantDatabase := Database{"app", "main", nil, "d", "u", NewSecret("p"), TargetStandby, FenceOff, PoolStatement, Some(4), Some(1), Some(0),
 		Some(time.Duration(0)), Some(14 * time.Second)}
 	if !reflect.DeepEqual(*c.Databases["app"], wantDatabase) {
 		t.Errorf("got  %+v\nwant %+v", *c.Databases["app"], wantDatabase)
@@ -162,11 +162,11 @@ query_wait_timeout = "7s"
 		db, user string
 		want     PoolSettings
 	}{
-		{"plain", "plain", PoolSettings{PoolTransaction, 20, 3, 50, 100 * time.Second, time.Hour}},
-		{"plain", "unlisted", PoolSettings{PoolTransaction, 20, 3, 50, 100 * time.Second, time.Hour}},
-		{"own", "plain", PoolSettings{PoolSession, 10, 8, 0, 0, 0}},
-		{"plain", "own", PoolSettings{PoolStatement, 5, 3, 50, 7 * time.Second, time.Hour}},
-		{"own", "own", PoolSettings{PoolStatement, 5, 5, 0, 7 * time.Second, 0}}, // MinSize is never more than Size
+		{"plain", "plain", PoolSettings{PoolTransaction, 20, 3, 50, 100 * time.Second, time.Hour, FenceAuto}},
+		{"plain", "unlisted", PoolSettings{PoolTransaction, 20, 3, 50, 100 * time.Second, time.Hour, FenceAuto}},
+		{"own", "plain", PoolSettings{PoolSession, 10, 8, 0, 0, 0, FenceAlways}},
+		{"plain", "own", PoolSettings{PoolStatement, 5, 3, 50, 7 * time.Second, time.Hour, FenceAuto}},
+		{"own", "own", PoolSettings{PoolStatement, 5, 5, 0, 7 * time.Second, 0, FenceAuto}}, // MinSize is never more than Size
 	} {
 		db, _ := c.Database(test.db)
 		if got := c.PoolSettings(db, test.user); got != test.want {
@@ -212,13 +212,13 @@ func TestSharedHosts(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		got = append(got, c.Databases[name].Shard)
 	}
-	if want := []string{"h:5432", "h:5432", "i:5432", "main"}; !slices.Equal(got, want) {
+	if want := []string{"h:5432", "h:5432", "i:5432 any", "main"}; !slices.Equal(got, want) {
 		t.Errorf("shards %q, want %q", got, want)
 	}
-	if want := []string{"h:5432", "i:5432", "main"}; !slices.Equal(sortedKeys(c.Shards), want) {
+	if want := []string{"h:5432", "i:5432 any", "main"}; !slices.Equal(sortedKeys(c.Shards), want) {
 		t.Errorf("shards %q, want %q", sortedKeys(c.Shards), want)
 	}
-	if s := c.Shards["i:5432"]; s.Name != "i:5432" || !slices.Equal(s.Hosts, []Host{{"i:5432", RoleAny}}) {
+	if s := c.Shards["i:5432 any"]; s.Name != "i:5432 any" || !slices.Equal(s.Hosts, []Host{{"i:5432", RoleAny}}) {
 		t.Errorf("shard %+v", s)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const exampleHead = `# Fencepost's settings, all of them. This file is generated from the program and holds every key with its default;
-# those of databases and users, which inherit, are commented out. What is enough to start with:
+# those without one, and those of databases and users, which inherit, are commented out. What is enough to start with:
 #
 #     [shards.main]
 #     hosts = ["127.0.0.1:5432"]
@@ -41,7 +41,7 @@ func Example() string {
 		exampleKey(&b, "fencepost", s, values.Field(s.index), s.key == "event_loop")
 	}
 
-	paragraph(&b, "\n", "A shard is one PostgreSQL server, or later a primary and its standbys. Any number of databases may be on it. "+
+	paragraph(&b, "\n", "A shard is a primary and its standbys, or one PostgreSQL server. Which of its hosts is the primary is found out and watched. Any number of databases may be on it. "+
 		"Names: letters, digits, dots, dashes, underscores.")
 	b.WriteString("[shards.main]\n")
 	exampleSection(&b, "shards", shardSettings, reflect.TypeFor[Shard](), "hosts")
@@ -59,15 +59,22 @@ func Example() string {
 	return b.String()
 }
 
-// exampleSection writes the keys of a section without defaults; only those in active are not commented out.
+// exampleSection writes the keys of a section; of those without a default only the ones in active are not commented out.
 func exampleSection(b *strings.Builder, section string, settings []setting, of reflect.Type, active ...string) {
 	into := reflect.New(of).Elem()
 	for _, s := range settings {
 		field := into.Field(s.index)
-		if rule := setText(field, s, s.example); rule != "" {
+		text := s.example
+		if s.hasDefault {
+			text = s.def
+		}
+		if rule := setText(field, s, text); rule != "" {
 			panic("config: example of " + s.key + " " + rule) // a tag of this package is wrong; a test makes the example
 		}
-		exampleKey(b, section, s, field, !slices.Contains(active, s.key))
+		if s.group != "" {
+			fmt.Fprintf(b, "\n# --- %s ---\n", s.group)
+		}
+		exampleKey(b, section, s, field, !s.hasDefault && !slices.Contains(active, s.key))
 	}
 }
 
@@ -97,7 +104,7 @@ func exampleKey(b *strings.Builder, section string, s setting, field reflect.Val
 // boundsOf says which values a setting takes, with their unit.
 func boundsOf(s setting, field reflect.Value) string {
 	switch field.Interface().(type) {
-	case int, Optional[int]:
+	case int, int64, float64, Optional[int]:
 		if s.unit != "" {
 			return fmt.Sprintf("From %s to %s %s.", s.min, s.max, s.unit)
 		}
@@ -111,7 +118,7 @@ func boundsOf(s setting, field reflect.Value) string {
 // literal writes a value as TOML.
 func literal(value any) string {
 	switch v := value.(type) {
-	case bool, int, Optional[int]:
+	case bool, int, int64, float64, Optional[int]:
 		return formatValue(v)
 	case []string:
 		return "[" + quotedList(v) + "]"

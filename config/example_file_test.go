@@ -25,7 +25,7 @@ var sectionStructs = map[string]string{"Fencepost": "fencepost", "Shard": "shard
 // TestFieldDocs keeps fielddocs.go equal to the comments of the struct fields, which are what people read and edit.
 func TestFieldDocs(t *testing.T) {
 	docs := map[string]string{}
-	for _, file := range []string{"fencepost.go", "sections.go"} {
+	for _, file := range []string{"fencepost.go", "shards.go", "sections.go"} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

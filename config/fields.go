@@ -44,16 +44,24 @@ var (
 // Default returns the section [fencepost] of an empty file.
 func Default() Fencepost {
 	var f Fencepost
-	section := reflect.ValueOf(&f).Elem()
-	for _, s := range fencepostSettings {
-		if rule := setText(section.Field(s.index), s, s.def); rule != "" {
-			panic("config: default of " + s.key + " " + rule) // a tag of this package is wrong; a test loads them all
-		}
-	}
+	setDefaults(&f, fencepostSettings)
 	if !hasEpoll {
 		f.EventLoop = LoopPortable
 	}
 	return f
+}
+
+// setDefaults sets the fields with a default in the struct that dst points to.
+func setDefaults(dst any, settings []setting) {
+	section := reflect.ValueOf(dst).Elem()
+	for _, s := range settings {
+		if !s.hasDefault {
+			continue
+		}
+		if rule := setText(section.Field(s.index), s, s.def); rule != "" {
+			panic("config: default of " + s.key + " " + rule) // a tag of this package is wrong; a test loads them all
+		}
+	}
 }
 
 // setText sets a field from the text of a tag, by the same rules as from the file.
@@ -64,9 +72,18 @@ func setText(field reflect.Value, s setting, text string) (rule string) {
 		*p = NewSecret(text)
 		return ""
 	case *[]Host:
-		*p = []Host{{Addr: text, Role: RoleAny}}
+		*p = nil
+		for addr := range strings.SplitSeq(text, ",") {
+			*p = append(*p, Host{Addr: addr, Role: RoleAuto})
+		}
 		return ""
-	case *int, *Optional[int]:
+	case *float64:
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return "is not a number"
+		}
+		raw = n
+	case *int, *int64, *Optional[int]:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return "is not a number"
@@ -127,8 +144,15 @@ func formatPlain(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Bool:
 		return strconv.FormatBool(v.Bool())
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return strconv.FormatInt(v.Int(), 10)
+	case reflect.Uint64: // an identifier, of which zero is none
+		if v.Uint() == 0 {
+			return ""
+		}
+		return strconv.FormatUint(v.Uint(), 10)
+	case reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
 	case reflect.Uint32: // fs.FileMode
 		return "0" + strconv.FormatUint(v.Uint(), 8)
 	default:
@@ -141,7 +165,7 @@ func hostList(hosts []Host) string {
 	words := make([]string, len(hosts))
 	for i, h := range hosts {
 		words[i] = h.Addr
-		if h.Role != "" && h.Role != RoleAny {
+		if h.Role != "" && h.Role != RoleAuto {
 			words[i] += " " + string(h.Role)
 		}
 	}

@@ -68,9 +68,9 @@ func formRule(key, text string, value any) string {
 		if text == "" {
 			return "must not be empty"
 		}
-	case "dbname":
+	case "dbname", "monitor_dbname":
 		return nameRule(text, maxDatabaseName)
-	case "user":
+	case "user", "monitor_user":
 		return nameRule(text, maxUserName)
 	}
 	return ""

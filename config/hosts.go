@@ -28,13 +28,39 @@ func (r *reader) hosts(raw any, at []string) []Host {
 		}
 		hosts = append(hosts, host)
 	}
-	switch {
-	case len(hosts) == 0:
-		r.problem(`must name a host, such as ["127.0.0.1:5432"]`, nil, at...)
-	case len(hosts) > 1:
-		r.problem(fmt.Sprintf("must name one host, not %d: this version does not choose between hosts", len(hosts)), nil, at...)
+	if rule := listRule(hosts); rule != "" {
+		r.problem(rule, nil, at...)
 	}
 	return hosts
+}
+
+// listRule says what is wrong with hosts each of which is right, or could be made out at least.
+func listRule(hosts []Host) string {
+	if len(hosts) == 0 {
+		return `must name a host, such as ["127.0.0.1:5432"]`
+	}
+	without := 0
+	seen := map[string]bool{}
+	for _, h := range hosts {
+		if h.Addr == "" {
+			return "" // wrong by itself
+		}
+		if key := h.canonical(); seen[key] {
+			return fmt.Sprintf("must name each address once, not %s twice", h.Addr)
+		} else {
+			seen[key] = true
+		}
+		if h.Role == RoleAny {
+			without++
+		}
+	}
+	switch {
+	case without > 0 && without < len(hosts):
+		return `must not mix the role "any" with others: either every host is asked what it is, or the only one is not`
+	case without > 1:
+		return fmt.Sprintf(`must name one host with the role "any", not %d: this version does not choose between hosts that are not asked what they are`, without)
+	}
+	return ""
 }
 
 func parseHost(raw any) (Host, string) {
@@ -44,7 +70,7 @@ func parseHost(raw any) (Host, string) {
 		if !ok {
 			return Host{}, `must be addresses: "host:port", "[ipv6]:port" or "/directory" of a Unix socket; without a port 5432`
 		}
-		return Host{Addr: addr, Role: RoleAny}, ""
+		return Host{Addr: addr, Role: RoleAuto}, ""
 	case map[string]any:
 		for _, key := range sortedKeys(written) {
 			if key != "addr" && key != "role" {
@@ -65,11 +91,8 @@ func parseHost(raw any) (Host, string) {
 
 func parseRole(raw any) (Role, string) {
 	word, _ := raw.(string)
-	switch role := Role(word); {
-	case role == RoleAny:
-		return role, ""
-	case slices.Contains(role.words(), word):
-		return role, fmt.Sprintf(`must have the role "any": this version has no %q, it does not ask servers whether they are primaries`, word)
+	if slices.Contains(RoleAuto.words(), word) {
+		return Role(word), ""
 	}
-	return RoleAny, "must have a role out of " + quotedList(RoleAny.words())
+	return RoleAuto, "must have a role out of " + quotedList(RoleAuto.words())
 }

@@ -62,24 +62,78 @@ const (
 // Role is what a host may be in its shard.
 type Role string
 
-// The roles. This version serves RoleAny alone: the others need the election of a primary.
+// The roles.
 const (
-	RoleAny     Role = "any"     // served as it is, nobody asks whether it is a primary
-	RoleAuto    Role = "auto"    // takes part in the election
-	RolePrimary Role = "primary" // the only one that may be elected
+	RoleAuto    Role = "auto"    // takes part in the election; among hosts with RolePrimary it serves reads only
+	RolePrimary Role = "primary" // takes part in the election; only such hosts are elected where there is one
 	RoleReplica Role = "replica" // never elected
+	RoleAny     Role = "any"     // the only host, served as it is; nobody asks whether it is a primary
+)
+
+// Target is the kind of server a client asks for; the words are those of libpq's target_session_attrs.
+type Target string
+
+// The targets.
+const (
+	TargetReadWrite     Target = "read-write"
+	TargetStandby       Target = "standby"
+	TargetPreferStandby Target = "prefer-standby"
+	TargetAny           Target = "any"
+)
+
+// Fence says when a server connection must prove that its server takes writes before a client gets it for writing.
+type Fence string
+
+// The ways to fence.
+const (
+	FenceAuto   Fence = "auto"   // once per connection, and again while in doubt
+	FenceAlways Fence = "always" // at every checkout
+	FenceOff    Fence = "off"    // never
+)
+
+// FailoverPolicy says what happens to work for the primary while there is none.
+type FailoverPolicy string
+
+// The failover policies.
+const (
+	FailoverHold   FailoverPolicy = "hold"
+	FailoverRefuse FailoverPolicy = "refuse"
+)
+
+// TwoWriters says what happens when two servers can be written to on one timeline.
+type TwoWriters string
+
+// The policies for two writers.
+const (
+	TwoWritersSitting TwoWriters = "sitting" // the one elected stays; with none elected nobody is
+	TwoWritersRefuse  TwoWriters = "refuse"  // nobody is elected
+)
+
+// Balance says how reads are spread over the standbys.
+type Balance string
+
+// The balances.
+const (
+	BalanceLeastWaiting Balance = "least_waiting"
+	BalanceRoundRobin   Balance = "round_robin"
+	BalanceRandom       Balance = "random"
 )
 
 // choice is a type whose values are a closed set of words.
 type choice interface{ words() []string }
 
-func (PoolMode) words() []string      { return []string{"session", "transaction", "statement"} }
-func (AuthType) words() []string      { return []string{"trust", "password", "md5", "scram-sha-256"} }
-func (EventLoopKind) words() []string { return []string{"epoll", "portable"} }
-func (SigtermAction) words() []string { return []string{"drain", "wait_for_clients"} }
-func (LogLevel) words() []string      { return []string{"debug", "info", "warn", "error"} }
-func (LogFormat) words() []string     { return []string{"json", "console"} }
-func (Role) words() []string          { return []string{"any", "auto", "primary", "replica"} }
+func (PoolMode) words() []string       { return []string{"session", "transaction", "statement"} }
+func (AuthType) words() []string       { return []string{"trust", "password", "md5", "scram-sha-256"} }
+func (EventLoopKind) words() []string  { return []string{"epoll", "portable"} }
+func (SigtermAction) words() []string  { return []string{"drain", "wait_for_clients"} }
+func (LogLevel) words() []string       { return []string{"debug", "info", "warn", "error"} }
+func (LogFormat) words() []string      { return []string{"json", "console"} }
+func (Role) words() []string           { return []string{"auto", "primary", "replica", "any"} }
+func (Target) words() []string         { return []string{"read-write", "standby", "prefer-standby", "any"} }
+func (Fence) words() []string          { return []string{"auto", "always", "off"} }
+func (FailoverPolicy) words() []string { return []string{"hold", "refuse"} }
+func (TwoWriters) words() []string     { return []string{"sitting", "refuse"} }
+func (Balance) words() []string        { return []string{"least_waiting", "round_robin", "random"} }
 
 // Optional is a value that may be absent, where the zero value is a value of its own.
 type Optional[T comparable] struct {

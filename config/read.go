@@ -54,7 +54,7 @@ func (r *reader) read() *Config {
 		}
 	}
 	for name, table := range r.named("shards") {
-		c.Shards[name] = &Shard{Name: name}
+		c.Shards[name] = DefaultShard(name)
 		r.section(c.Shards[name], shardSettings, table, "shards", name)
 	}
 	for name, table := range r.named("databases") {

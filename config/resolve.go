@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ type PoolSettings struct {
 	MaxDBConnections int           // of all pools of the database; 0 = no limit
 	QueryWaitTimeout time.Duration // 0 = no limit
 	ServerLifetime   time.Duration // 0 = one use
+	Fence            Fence         // never empty
 }
 
 // PoolSettings resolves the settings of the pool of db and user, which is the pool's user: the database's own if it has
@@ -40,6 +42,13 @@ func (c *Config) PoolSettings(db *Database, user string) PoolSettings {
 		s.QueryWaitTimeout = u.QueryWaitTimeout.Or(s.QueryWaitTimeout)
 	}
 	s.MinSize = min(s.MinSize, s.Size)
+	s.Fence = db.Fence
+	if s.Fence == "" {
+		s.Fence = FenceAuto
+		if s.Mode == PoolSession { // a check per session costs nothing, and a session may last
+			s.Fence = FenceAlways
+		}
+	}
 	return s
 }
 
@@ -85,6 +94,45 @@ func (c *Config) ServerLogin(db *Database, clientUser string) (user string, pass
 		return user, u.Password
 	}
 	return user, Secret{}
+}
+
+// MonitorLogin returns who logs in to the hosts of a shard, and to which database, to ask what they are: monitor_user
+// with its password, or with its plaintext password in [users]; without monitor_user the first, by name, of the databases
+// on the shard with a user and a plaintext password, else of [users]. With auth_type trust and no password to be found it
+// is the same without one, and likewise for a monitor_user that has none: that works if the servers ask for none. It
+// reports false if there is nobody, which a loaded Config with roles in the shard excludes.
+func (c *Config) MonitorLogin(shard *Shard) (user string, password Secret, dbname string, ok bool) {
+	dbname = shard.MonitorDBName
+	if shard.MonitorUser != "" {
+		password = shard.MonitorPassword
+		if u := c.Users[shard.MonitorUser]; !password.IsSet() && u != nil && u.Password.plaintext() {
+			password = u.Password
+		}
+		return shard.MonitorUser, password, dbname, true
+	}
+	first := "" // with trust, who could log in without a password
+	for _, name := range sortedKeys(c.Databases) {
+		db := c.Databases[name]
+		if db.Shard != shard.Name || db.User == "" {
+			continue
+		}
+		if user, password := c.ServerLogin(db, ""); password.IsSet() {
+			return user, password, dbname, true
+		}
+		first = cmp.Or(first, db.User)
+	}
+	for _, name := range sortedKeys(c.Users) {
+		if u := c.Users[name]; u.Password.plaintext() {
+			return name, u.Password, dbname, true
+		}
+	}
+	if users := sortedKeys(c.Users); first == "" && len(users) > 0 {
+		first = users[0]
+	}
+	if c.Fencepost.AuthType != AuthTrust || first == "" {
+		return "", Secret{}, "", false
+	}
+	return first, Secret{}, dbname, true
 }
 
 // ListenAddresses returns the TCP addresses to listen on, for net.Listen: ":port" for all, none without TCP.

@@ -74,6 +74,12 @@ func (r *reader) validateDatabase(c *Config, db *Database) {
 		r.problem(rule, nil, section...)
 	}
 	r.validatePlace(c, db, at)
+	if shard := c.Shards[db.Shard]; db.Target == "" {
+		db.Target = TargetReadWrite
+		if shard != nil && shard.readsOnly() {
+			db.Target = TargetStandby
+		}
+	}
 	if db.DBName == "" && db.Name != "*" {
 		db.DBName = db.Name
 	}
@@ -102,7 +108,8 @@ func (r *reader) validatePlace(c *Config, db *Database, at func(string) []string
 	case hosts:
 		db.Shard = hostList(db.Hosts)
 		if c.Shards[db.Shard] == nil && len(db.Hosts) > 0 {
-			c.Shards[db.Shard] = &Shard{Name: db.Shard, Hosts: db.Hosts}
+			c.Shards[db.Shard] = DefaultShard(db.Shard)
+			c.Shards[db.Shard].Hosts = db.Hosts
 		}
 	case !shard:
 		r.problem(`must be there: the name of a [shards.NAME] section, or hosts instead`, nil, at("shard")...)

@@ -23,6 +23,12 @@ func setValue(field reflect.Value, s setting, raw any) (rule string) {
 		*p = v
 	case *int:
 		return setInt(p, s, raw)
+	case *int64:
+		return setInt(p, s, raw)
+	case *uint64:
+		return setIdentifier(p, raw)
+	case *float64:
+		return setFloat(p, s, raw)
 	case *Optional[int]:
 		p.Set = true
 		return setInt(&p.Value, s, raw)
@@ -55,7 +61,7 @@ func setString(p *string, raw any) string {
 	return ""
 }
 
-func setInt(p *int, s setting, raw any) string {
+func setInt[T int | int64](p *T, s setting, raw any) string {
 	n, ok := raw.(int64)
 	least, most := tagInt(s.min), tagInt(s.max)
 	if _, quoted := raw.(string); quoted {
@@ -64,7 +70,7 @@ func setInt(p *int, s setting, raw any) string {
 	if !ok || n < least || n > most {
 		return fmt.Sprintf("must be a whole number from %d to %d", least, most)
 	}
-	*p = int(n)
+	*p = T(n)
 	return ""
 }
 
@@ -74,6 +80,37 @@ func tagInt(text string) int64 {
 		panic("config: a tag's bound is not a number: " + text) // a test sets every field
 	}
 	return n
+}
+
+// setFloat takes whole numbers too: people write 1 for 1.0.
+func setFloat(p *float64, s setting, raw any) string {
+	n, ok := raw.(float64)
+	if whole, is := raw.(int64); is {
+		n, ok = float64(whole), true
+	}
+	if !ok || !(n >= tagFloat(s.min) && n <= tagFloat(s.max)) { // nan is neither
+		return fmt.Sprintf("must be a number from %s to %s, such as 0.5", s.min, s.max)
+	}
+	*p = n
+	return ""
+}
+
+func tagFloat(text string) float64 {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic("config: a tag's bound is not a number: " + text) // a test sets every field
+	}
+	return n
+}
+
+// setIdentifier takes a whole number above zero, also as a string: half of the identifiers are too large for TOML.
+func setIdentifier(p *uint64, raw any) string {
+	n, err := strconv.ParseUint(fmt.Sprint(raw), 10, 64)
+	if err != nil || n == 0 {
+		return `must be decimal digits, from 1 to 18446744073709551615, in quotes or without; leave it out for none`
+	}
+	*p = n
+	return ""
 }
 
 func setDuration(p *time.Duration, s setting, raw any) string {
