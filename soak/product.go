@@ -66,7 +66,7 @@ client_login_timeout = %q
 log_format = "json"
 
 [shards.main]
-hosts = [%q]
+hosts = [{ addr = %q, role = "any" }]
 `, port, admin, opsUser, o.Loops, kind, loginTimeout.String(), server)
 	for _, d := range dbs {
 		size := d.poolSize

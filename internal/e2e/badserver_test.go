@@ -18,7 +18,7 @@ func labWithFake(t testing.TB, script func(c *fakeConn) error, lines ...string) 
 	f := startFake(t, script)
 	n, db := newDatabase(t, "18")
 	s := settings{host: n.Addr(), dbname: db, lines: lines, sections: fmt.Sprintf(`[shards.fake]
-hosts = [%q]
+hosts = [{ addr = %q, role = "any" }]
 [databases.fake]
 shard = "fake"
 [databases.fake_session]

@@ -66,7 +66,7 @@ func (s settings) text(port int) string {
 	for _, l := range s.lines {
 		b.WriteString(l + "\n")
 	}
-	fmt.Fprintf(&b, "[shards.main]\nhosts = [%q]\n", s.host)
+	fmt.Fprintf(&b, "[shards.main]\nhosts = [{ addr = %q, role = \"any\" }]\n", s.host)
 	for _, mode := range []string{"session", "transaction", "statement"} {
 		fmt.Fprintf(&b, "[databases.%s]\nshard = \"main\"\ndbname = %q\npool_mode = %q\n", mode, s.dbname, mode)
 	}

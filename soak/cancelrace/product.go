@@ -59,7 +59,7 @@ log_disconnections = false
 log_format = "json"
 %s
 [shards.main]
-hosts = [%q]
+hosts = [{ addr = %q, role = "any" }]
 
 [databases.%s]
 shard = "main"
