@@ -1,9 +1,15 @@
 // Package backend is the actor for one server connection: it opens it, watches it while nobody holds it, brings it to
 // rest after a holder that vanished, and sends cancels for it.
 //
+//	                   fencing
+//	               Fence |  ^ (answered)
+//	                     v  |
 //	dialling --login--> idle --(lane grants)--> held --Release--> idle
 //	    |                 |                       |                ^
 //	 DialFailed          Lost                    Lost    cleaning--+ (Clean: drain, ROLLBACK, reset query)
+//
+// What the server says of itself is the backend's Proof: asked for at login (Target.Identify) and by each Fence, void when
+// the server reports that it was promoted or became read-only.
 //
 // While a holder (a frontend on the same loop) has the backend, bytes do not pass through messages: OnData scans what the
 // server sends, notes it in the Tracker and hands the bytes to the holder; the holder writes to the server with Write.
@@ -80,6 +86,7 @@ type phase uint8
 const (
 	dialling phase = iota
 	idle
+	fencing
 	held
 	left // its holder went away while the server still owed something; Clean follows
 	cleaning
@@ -111,6 +118,8 @@ type Backend struct {
 
 	login     *Login
 	proof     *Proof
+	fence     *fence // nil unless fencing
+	shadowed  bool
 	addr      net.Addr // where cancels go
 	opened    time.Time
 	idleSince time.Time
@@ -139,6 +148,8 @@ func (b *Backend) Receive(ctx actor.Context) {
 		b.dial()
 	case *Clean:
 		b.startCleaning(m)
+	case *Fence:
+		b.startFence(m.ID)
 	case cleanTimeout:
 		b.cleanTooLong()
 	case *Close:
@@ -201,6 +212,7 @@ func (b *Backend) adopt(l *Login) error {
 	}
 	l.Conn = nil
 	b.conn, b.login = c, l
+	b.prove(l.Proof)
 	values := UnknownValues(len(b.deps.Names))
 	for name, v := range l.Params {
 		if i := b.deps.Names.Index(name); i >= 0 {
@@ -273,16 +285,20 @@ func (b *Backend) end(expected bool, why error) {
 		return
 	}
 	was := b.phase
+	doubts := was != dialling && !expected && b.target.Lost != nil
+	if doubts {
+		b.target.Lost(time.Now()) // before anybody can act on the loss
+	}
 	h, outstanding := b.holder, b.Tracker.Outstanding() > 0 || b.Tracker.NeedsSync()
 	b.shut()
 	if h != nil {
 		h.ServerLost(pgerr.ServerLost(outstanding).WithCause(why))
 	}
 	if was == dialling {
-		b.send(&DialFailed{Backend: b, Epoch: b.epoch, Err: pgerr.CannotConnect(why)})
+		b.send(&DialFailed{Backend: b, Epoch: b.epoch, Err: pgerr.CannotConnect(why), Aborted: expected})
 		return
 	}
-	b.send(&Lost{Backend: b, Epoch: b.epoch, Expected: expected, Code: b.lastCode, Err: why})
+	b.send(&Lost{Backend: b, Epoch: b.epoch, Expected: expected, Doubts: doubts, Code: b.lastCode, Err: why})
 }
 
 // shut releases everything the backend owns. Idempotent.
@@ -298,7 +314,7 @@ func (b *Backend) shut() {
 		}
 		b.conn.Close()
 	}
-	b.carry = nil
+	b.carry, b.fence = nil, nil
 }
 
 var terminate = wire.AppendTerminate(nil)

@@ -24,6 +24,10 @@ func (b *Backend) Login() *Login { return b.login }
 // that makes it void. Not to be changed.
 func (b *Backend) Proof() *Proof { return b.proof }
 
+// Shadowed reports whether the server named another process as the one that serves this connection than at login: somebody
+// else pools in between, and what one query was told says nothing about the next.
+func (b *Backend) Shadowed() bool { return b.shadowed }
+
 // Epoch is that of the view under which the backend was opened.
 func (b *Backend) Epoch() uint64 { return b.epoch }
 

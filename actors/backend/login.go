@@ -57,6 +57,8 @@ type Login struct {
 	PID    uint32
 	Secret []byte
 	Proof  *Proof // if Target.Identify
+	// Query is the identity query the server understood (package role), which a Fence sends again; "": it was not asked.
+	Query string
 }
 
 // Proof is what a server said of itself on a connection in answer to an identity query. It holds for the life of the
@@ -101,6 +103,14 @@ func (PasswordDialer) Dial(ctx context.Context, t Target) (*Login, error) {
 		c.Close(ctx)
 		return nil, fmt.Errorf("synchronise: %w", err)
 	}
+	var proof *Proof
+	var query string
+	if t.Identify {
+		if proof, query, err = identify(ctx, c); err != nil {
+			c.Close(ctx)
+			return nil, err
+		}
+	}
 	h, err := c.Hijack()
 	if err != nil {
 		c.Close(ctx)
@@ -111,7 +121,7 @@ func (PasswordDialer) Dial(ctx context.Context, t Target) (*Login, error) {
 		return nil, fmt.Errorf("server is not at rest after login (%d bytes unread, status %c)", n, h.TxStatus)
 	}
 	h.Conn.SetDeadline(time.Time{})
-	return &Login{Conn: h.Conn, Params: h.ParameterStatuses, PID: h.PID, Secret: h.SecretKey}, nil
+	return &Login{Conn: h.Conn, Params: h.ParameterStatuses, PID: h.PID, Secret: h.SecretKey, Proof: proof, Query: query}, nil
 }
 
 // pgconnConfig builds the configuration field by field: nothing of the process's environment or of password files may

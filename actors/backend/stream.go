@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"fencepost/eventloop"
+	"fencepost/pgerr"
 	"fencepost/wire"
 )
 
@@ -33,6 +35,10 @@ func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
 			b.holder.ServerData(p[:n], seen)
 		case cleaning:
 			b.cleanProgress(seen)
+		case fencing:
+			if seen.Ready > 0 {
+				b.fenceDone()
+			}
 		}
 		p = p[n:]
 	}
@@ -54,8 +60,10 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 		}
 		switch f.Type {
 		case 'D', 'd':
-			if b.phase == idle {
-				return seen, n, fmt.Errorf("%w: rows nobody asked for", errDesync)
+			if b.phase == idle || b.phase == fencing {
+				if err := b.unheldRow(&f, &seen); err != nil {
+					return seen, n, err
+				}
 			}
 			seen.Rows = true
 		case 0:
@@ -70,6 +78,11 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 		default:
 			if f.First && !b.received(f.Type) {
 				return seen, n, fmt.Errorf("%w: unexpected %q", errDesync, f.Type)
+			}
+			if f.Type == 'N' && b.target.Doubt != nil {
+				if err := b.whole(&f, &seen); err != nil {
+					return seen, n, err
+				}
 			}
 		}
 	}
@@ -92,10 +105,21 @@ func mayBeLong(typ byte) bool {
 
 // received notes a message in the tracker. While nobody is served, only what servers say unasked is allowed.
 func (b *Backend) received(typ byte) bool {
-	if b.phase == idle {
+	switch b.phase {
+	case idle:
 		return typ == 'N' || typ == 'A'
+	case fencing:
+		return answersFence(typ) && b.Tracker.Received(typ)
 	}
 	return b.Tracker.Received(typ)
+}
+
+// unheldRow takes a row while nobody holds the backend: only a fence has asked for one.
+func (b *Backend) unheldRow(f *wire.Fragment, seen *Seen) error {
+	if b.phase == idle || f.Type != 'D' {
+		return fmt.Errorf("%w: rows nobody asked for", errDesync)
+	}
+	return b.whole(f, seen)
 }
 
 // whole looks at a message whose body matters, which may have come in pieces.
@@ -122,11 +146,18 @@ func (b *Backend) whole(f *wire.Fragment, seen *Seen) error {
 		if len(body) != 1 || b.phase == idle || !b.Tracker.Ready(body[0]) {
 			return fmt.Errorf("%w: unexpected ReadyForQuery", errDesync)
 		}
+		if b.phase == fencing && body[0] != 'I' {
+			return fmt.Errorf("%w: a transaction nobody began", errDesync)
+		}
 		seen.Ready++
 	case 'S':
 		b.parameterStatus(body, seen)
 	case 'E':
 		return b.errorResponse(body, seen)
+	case 'N':
+		b.notice(body)
+	case 'D':
+		b.fenceRow(body)
 	}
 	return nil
 }
@@ -135,6 +166,11 @@ func (b *Backend) parameterStatus(body []byte, seen *Seen) {
 	name, value, ok := wire.ParameterStatus(body)
 	if !ok {
 		return
+	}
+	switch string(name) {
+	case "in_hot_standby", "default_transaction_read_only": // PostgreSQL 14 and newer report them
+		// A client's own SET is reported, too, and a fence too much. What a fence itself changes its answer knows.
+		b.proof = nil
 	}
 	if i := b.deps.Names.IndexBytes(name); i >= 0 {
 		if p := b.Params.With(i, string(value)); p != b.Params {
@@ -156,8 +192,41 @@ func (b *Backend) errorResponse(body []byte, seen *Seen) error {
 		}
 		return fmt.Errorf("%w: %s", errGoodbye, code)
 	}
+	if e != nil && e.Code == pgerr.ReadOnlyTransaction {
+		b.hint(e.Code)
+	}
+	if b.phase == fencing && e != nil {
+		b.fence.fail(e)
+	}
 	b.Tracker.Received('E')
 	return nil
+}
+
+// notice looks for a server that announces its end: an immediate shutdown and a crash are warnings, after which the
+// connection ends without a word.
+func (b *Backend) notice(body []byte) {
+	f, _ := wire.ErrorFields(body)
+	if string(f.Severity) != "WARNING" {
+		return
+	}
+	switch code := string(f.Code); code {
+	case pgerr.AdminShutdown, pgerr.CrashShutdown:
+		if b.lastCode == "" {
+			b.lastCode = code
+		}
+		b.hint(code)
+	}
+}
+
+// hint raises doubt for what the server has said, which clients may have brought about, and tells the lane unless there
+// was such a hint lately.
+func (b *Backend) hint(code string) {
+	if b.target.Doubt == nil {
+		return
+	}
+	if at := time.Now(); b.target.Doubt(at) {
+		b.send(&Hinted{Backend: b, Code: code, At: at})
+	}
 }
 
 // OnDrained implements eventloop.Handler.

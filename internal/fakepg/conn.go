@@ -40,6 +40,7 @@ func newConn(s *Server, pid uint32, nc net.Conn, r *rand.Rand, f Faults) *conn {
 		in: make(chan pgproto3.FrontendMessage), quit: make(chan struct{}), signals: make(chan struct{}, 1)}
 	c.engine = NewEngine(c.send)
 	c.engine.Flush, c.engine.Sleep = c.flush, c.sleep
+	c.engine.Identity = func() (Identity, uint32) { return s.Identity(), pid }
 	return c
 }
 

@@ -16,6 +16,8 @@ type Engine struct {
 	Flush func()
 	// Sleep, if not nil, waits for pg_sleep. It returns what ended the wait early; a FATAL error ends the session.
 	Sleep func(d time.Duration) *Error
+	// Identity is what the server says of itself, and the process that serves the session.
+	Identity func() (Identity, uint32)
 
 	params   map[string]string // present values
 	defaults map[string]string
@@ -75,7 +77,8 @@ func Reported() map[string]string {
 
 // NewEngine makes a session at rest.
 func NewEngine(send func(pgproto3.BackendMessage)) *Engine {
-	e := &Engine{Send: send, params: Reported(), defaults: Reported(), reported: Reported()}
+	e := &Engine{Send: send, params: Reported(), defaults: Reported(), reported: Reported(),
+		Identity: func() (Identity, uint32) { return Ordinary(), 1 }}
 	e.forget()
 	return e
 }

@@ -138,6 +138,12 @@ func (e *Engine) describe(s *statement) *pgproto3.RowDescription {
 	if s.kind == sleep {
 		d.Fields = append(d.Fields, column("pg_sleep"))
 	}
+	if s.kind == identity {
+		id, pid := e.Identity()
+		for range len(id.Row(pid)) - 1 {
+			d.Fields = append(d.Fields, column("?column?"))
+		}
+	}
 	d.Fields = append(d.Fields, column("?column?"))
 	return d
 }
@@ -177,13 +183,21 @@ func (e *Engine) execute(s *statement, limit int, p *portal) *Error {
 		}
 		e.params[e.parameter(s.name)] = s.text
 		tag = "SET"
+	case identity:
+		return e.tellIdentity()
 	case defer1:
+		if err := e.refuses("INSERT"); err != nil {
+			return err
+		}
 		e.doomed = true
 		tag = "INSERT 0 1"
 	case copyOut:
 		e.copyOut(s)
 		tag = fmt.Sprintf("COPY %d", s.n)
 	case copyIn:
+		if err := e.refuses("COPY FROM"); err != nil {
+			return err
+		}
 		e.Send(&pgproto3.CopyInResponse{ColumnFormatCodes: []uint16{0}})
 		e.copying, e.rows, e.line = true, 0, nil
 		e.flush()

@@ -52,18 +52,19 @@ type Server struct {
 
 	seed uint64
 
-	mu     sync.Mutex // guards what follows
-	faults Faults
-	down   *Error
-	logins int
-	conns  map[uint32]*conn
-	closed bool
-	done   sync.WaitGroup
+	mu       sync.Mutex // guards what follows
+	faults   Faults
+	down     *Error
+	identity Identity
+	logins   int
+	conns    map[uint32]*conn
+	closed   bool
+	done     sync.WaitGroup
 }
 
 // NewServer makes a server whose faults follow from seed and the number of the connection alone.
 func NewServer(seed uint64, f Faults) *Server {
-	return &Server{seed: seed, faults: f, conns: map[uint32]*conn{}}
+	return &Server{seed: seed, faults: f, identity: Ordinary(), conns: map[uint32]*conn{}}
 }
 
 // SetFaults changes the faults; connections that are open keep theirs.

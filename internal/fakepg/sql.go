@@ -22,6 +22,7 @@ const (
 	set                    // SET name = 'text'
 	show                   // SHOW name
 	discard                // DISCARD ALL
+	identity               // role.IdentityQuery
 	defer1                 // INSERT INTO d VALUES (1): violates a deferred constraint, so that the commit fails
 )
 
@@ -36,7 +37,7 @@ type statement struct {
 
 // returnsRows reports whether the statement has a row description.
 func (s *statement) returnsRows() bool {
-	return s.kind == selectRows || s.kind == sleep || s.kind == show
+	return s.kind == selectRows || s.kind == sleep || s.kind == show || s.kind == identity
 }
 
 // ends reports whether the statement is allowed in a failed transaction.
@@ -80,6 +81,9 @@ func parse(sql string) (all []statement, ok bool) {
 }
 
 func parseOne(text string) (s statement, ok bool) {
+	if isIdentityQuery(text) {
+		return statement{kind: identity, n: 1}, true
+	}
 	for _, p := range patterns {
 		m := p.re.FindStringSubmatch(text)
 		if m == nil {

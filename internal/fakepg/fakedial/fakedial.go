@@ -13,6 +13,7 @@ import (
 
 	"fencepost/actors/backend"
 	"fencepost/internal/fakepg"
+	"fencepost/role"
 	"fencepost/wire"
 )
 
@@ -33,8 +34,9 @@ type Dialer struct {
 
 var _ backend.Dialer = (*Dialer)(nil)
 
-// Dial logs in. What the server says is what pgconn would make of it.
-func (d *Dialer) Dial(ctx context.Context, _ backend.Target) (*backend.Login, error) {
+// Dial logs in. What the server says is what pgconn would make of it. With Target.Identify it is the server's Identity, which
+// is not asked for over the connection.
+func (d *Dialer) Dial(ctx context.Context, t backend.Target) (*backend.Login, error) {
 	l, err := d.Server.Login(ctx)
 	var refused *fakepg.Error
 	if errors.As(err, &refused) {
@@ -43,7 +45,27 @@ func (d *Dialer) Dial(ctx context.Context, _ backend.Target) (*backend.Login, er
 	if err != nil {
 		return nil, err
 	}
-	return &backend.Login{Conn: l.Conn, Params: l.Params, PID: l.PID, Secret: l.Secret}, nil
+	login := &backend.Login{Conn: l.Conn, Params: l.Params, PID: l.PID, Secret: l.Secret}
+	if t.Identify {
+		login.Query = role.IdentityQuery
+		if login.Proof, err = d.identify(l.PID); err != nil {
+			l.Conn.Close()
+			return nil, err
+		}
+	}
+	return login, nil
+}
+
+func (d *Dialer) identify(pid uint32) (*backend.Proof, error) {
+	asked, said := time.Now(), d.Server.Identity()
+	if e := said.Trouble; e != nil {
+		return nil, &pgconn.PgError{Severity: e.Severity, Code: e.Code, Message: e.Message}
+	}
+	id, err := role.ParseIdentity(said.Row(pid))
+	if err != nil {
+		return nil, err
+	}
+	return &backend.Proof{Identity: id, Asked: asked, Answered: time.Now()}, nil
 }
 
 // Cancel sends a cancel, which goes wrong as often as it was told to.
