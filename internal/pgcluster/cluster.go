@@ -16,8 +16,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +42,10 @@ type Options struct {
 	Databases []string // created on the primary, owned by Superuser
 
 	Dir string // where the cluster's own folder is made; "" for a file system in memory or the folder for temporary files
+
+	// Upstream, if not nil, is asked once for each node, before it first starts, at which host:port the nodes that follow it
+	// are to reach it.
+	Upstream func(*Node) (addr string, err error)
 }
 
 // Role is a login role to create.
@@ -155,9 +161,14 @@ func (c *Cluster) newNode() (*Node, error) {
 	name := fmt.Sprintf("n%d", len(c.Nodes))
 	n := &Node{
 		Name: name, Host: "127.0.0.1", Port: port, SocketDir: c.Dir, DataDir: filepath.Join(c.Dir, name), BinDir: c.binDir,
-		c: c, held: held,
+		c: c, held: held, upstream: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 	}
 	c.Nodes = append(c.Nodes, n)
+	if c.opts.Upstream != nil {
+		if n.upstream, err = c.opts.Upstream(n); err != nil {
+			return nil, err
+		}
+	}
 	return n, nil
 }
 
@@ -215,8 +226,8 @@ func (c *Cluster) populate(ctx context.Context) error {
 	return c.primary.Exec(ctx, sql...)
 }
 
-// Primary is the node that was promoted last, at first Nodes[0]. It is the cluster's own bookkeeping: nobody is asked, and
-// the node may be stopped.
+// Primary is the node that was promoted last, at first Nodes[0]; when that one is made to follow another, it is the other
+// one. It is the cluster's own bookkeeping: nobody is asked, and the node may be stopped.
 func (c *Cluster) Primary() *Node { return c.primary }
 
 // Standbys are all nodes but the primary.

@@ -1,13 +1,16 @@
 package pgcluster
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // configure appends our settings to postgresql.conf and replaces pg_hba.conf.
@@ -41,11 +44,7 @@ func (n *Node) configure() error {
 		conf["wal_keep_segments"] = "16"
 	}
 	maps.Copy(conf, n.c.opts.Conf)
-	var b strings.Builder
-	for _, k := range slices.Sorted(maps.Keys(conf)) {
-		fmt.Fprintf(&b, "%s = %s\n", k, quote(conf[k]))
-	}
-	if err := n.appendFile("postgresql.conf", b.String()); err != nil {
+	if err := n.appendFile("postgresql.conf", settings(conf)); err != nil {
 		return err
 	}
 	auth := n.c.opts.Auth
@@ -59,13 +58,39 @@ func (n *Node) configure() error {
 	return n.writeFile("pg_hba.conf", strings.Join(hba, "\n")+"\n")
 }
 
+// Configure adds settings to the node's postgresql.conf, unquoted, and has a running server read it again. Those that
+// need a restart take effect at the next one. Rebuild replaces them by those of the server that is copied, and these by
+// the ones of Options.
+func (n *Node) Configure(conf map[string]string) error {
+	if err := n.appendFile("postgresql.conf", settings(conf)); err != nil || !n.Running() {
+		return err
+	}
+	return n.signal(syscall.SIGHUP)
+}
+
+// settings writes lines of postgresql.conf.
+func settings(conf map[string]string) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(conf)) {
+		fmt.Fprintf(&b, "%s = %s\n", k, quote(conf[k]))
+	}
+	return b.String()
+}
+
 // follow makes the stopped node a standby of primary from its next start on.
 func (n *Node) follow(primary *Node) error {
-	info := fmt.Sprintf("host=%s port=%d user=%s application_name=%s sslmode=disable", primary.Host, primary.Port, Superuser, n.Name)
+	host, port, err := net.SplitHostPort(primary.upstream)
+	if err != nil {
+		return fmt.Errorf("%s follows %s: %w", n.Name, primary.Name, err)
+	}
+	info := fmt.Sprintf("host=%s port=%s user=%s application_name=%s sslmode=disable", host, port, Superuser, n.Name)
 	if err := n.appendFile("postgresql.conf", "primary_conninfo = "+quote(info)+"\n"); err != nil {
 		return err
 	}
 	n.following = primary
+	if n.c.primary == n {
+		n.c.primary = primary
+	}
 	return n.writeFile("standby.signal", "")
 }
 
@@ -79,12 +104,14 @@ func (n *Node) major() int {
 	return v
 }
 
+// appendFile adds to a file in one piece: the server may be reading it.
 func (n *Node) appendFile(name, text string) error {
-	old, err := os.ReadFile(filepath.Join(n.DataDir, name))
+	f, err := os.OpenFile(filepath.Join(n.DataDir, name), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	return n.writeFile(name, string(old)+text)
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }
 
 func (n *Node) writeFile(name, text string) error {

@@ -44,6 +44,7 @@ type Node struct {
 
 	c         *Cluster
 	held      *os.File // the reservation of Port
+	upstream  string   // host:port at which others follow it
 	following *Node
 	cmd       *exec.Cmd
 	gone      chan struct{} // closed when the postmaster of cmd has been reaped
@@ -80,7 +81,7 @@ func (n *Node) Start(ctx context.Context) error {
 	if n.Running() {
 		return fmt.Errorf("start %s: it is running", n.Name)
 	}
-	log, err := os.OpenFile(n.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(n.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -243,10 +244,17 @@ func (n *Node) Promote(ctx context.Context) error {
 	return nil
 }
 
-// Follow makes the node a standby of another one of its cluster and restarts it if it is running. A former primary can
+// Follow makes the node a standby of another one of its cluster. One that is running is restarted, except a standby of
+// PostgreSQL 13 or newer, which is told to turn to the other one and has not done so yet on return. A former primary can
 // follow only if it has nothing that the new one lacks, that is, after a clean stop; else use Rebuild.
 func (n *Node) Follow(ctx context.Context, primary *Node) error {
 	running := n.Running()
+	if running && n.following != nil && n.major() >= 13 {
+		if err := n.follow(primary); err != nil {
+			return err
+		}
+		return n.signal(syscall.SIGHUP)
+	}
 	if err := n.Stop(ctx, Fast); err != nil {
 		return err
 	}
@@ -258,14 +266,15 @@ func (n *Node) Follow(ctx context.Context, primary *Node) error {
 
 // Log is everything the server has logged so far.
 func (n *Node) Log() string {
-	b, err := os.ReadFile(n.logFile())
+	b, err := os.ReadFile(n.LogFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err.Error()
 	}
 	return string(b)
 }
 
-func (n *Node) logFile() string { return filepath.Join(n.c.Dir, n.Name+".log") }
+// LogFile is the path of the server's log. Stop of the cluster removes it.
+func (n *Node) LogFile() string { return filepath.Join(n.c.Dir, n.Name+".log") }
 
 // discard ends the server for good and gives up its port. It may be called again.
 func (n *Node) discard(ctx context.Context) error {

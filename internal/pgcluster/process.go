@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -78,6 +79,30 @@ func poll(ctx context.Context, ready func() (bool, error)) error {
 // Ports are taken below the range that the kernel takes clients' ports from: a server that is stopped for a while must
 // find its port free when it comes back.
 const firstPort, ports = 14000, 18000
+
+// ReservePort finds a port of the loopback interface that nobody listens on and that no server of this package, in this
+// process or another, is given until held is closed. The caller closes it.
+func ReservePort() (port int, held io.Closer, err error) { return reservePort() }
+
+// Processes are the ids of the postmaster and of the processes below it, none when the server is not running.
+func (n *Node) Processes() []int {
+	pid := n.PID()
+	if pid == 0 {
+		return nil
+	}
+	return append(descendants(pid), pid)
+}
+
+// Alive returns those of the processes that have not ended.
+func Alive(pids []int) []int {
+	var alive []int
+	for _, pid := range pids {
+		if exists(pid) {
+			alive = append(alive, pid)
+		}
+	}
+	return alive
+}
 
 // reservePort finds a port nobody listens on and keeps it from other users of this package, in this process or another,
 // until held is closed: each port is one byte of a shared file, and the reservation is a lock on that byte.
