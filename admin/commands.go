@@ -25,6 +25,7 @@ var commands = map[string]command{
 	"wait_close":  {admin: true, run: waitClose},
 	"kill_client": {admin: true, run: killClient},
 	"shutdown":    {admin: true, run: shutdown},
+	"forget":      {admin: true, run: forget},
 
 	"disable": {admin: true, run: notAvailable},
 	"enable":  {admin: true, run: notAvailable},

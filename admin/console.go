@@ -196,9 +196,12 @@ func (x *execution) statement(s statement) error {
 // asError is what a client is told of err.
 func asError(err error) *pgerr.Error {
 	var quiet *silent
+	var shard *silentShard
 	switch {
 	case errors.As(err, &quiet):
 		return pgerr.ConsoleError(quiet.Error()).WithHint("The loop is stuck or overloaded; SHOW LOOPS and the log tell more. What was asked of it happens when it goes on.")
+	case errors.As(err, &shard):
+		return pgerr.ConsoleError(shard.Error()).WithHint("The log tells more. What was asked of it happens when it goes on.")
 	case errors.Is(err, errInterrupted):
 		return pgerr.Canceled()
 	case errors.Is(err, context.Canceled):

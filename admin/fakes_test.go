@@ -46,7 +46,7 @@ user = "app_owner"
 pool_size = 7
 max_db_connections = 9
 [databases.reports]
-hosts = ["/run/postgresql"]
+hosts = [{ addr = "/run/postgresql", role = "any" }]
 pool_mode = "session"
 min_pool_size = 2
 server_lifetime = "30m"
@@ -72,6 +72,7 @@ type process struct {
 	group   *eventloop.Group
 	lanes   []*fakeLanes
 	clients []*fakeSessions
+	shards  []*fakeShard
 	console *actor.PID
 	log     strings.Builder
 
@@ -105,6 +106,12 @@ func (p *process) Lanes() (all []*actor.PID) {
 func (p *process) Sessions() (all []*actor.PID) {
 	for _, s := range p.clients {
 		all = append(all, s.pid)
+	}
+	return all
+}
+func (p *process) Shards() (all []ShardRef) {
+	for _, s := range p.shards {
+		all = append(all, ShardRef{s.row.Name, s.pid})
 	}
 	return all
 }
@@ -205,6 +212,11 @@ func inProcess(t *testing.T, more string, test func(t *testing.T, p *process)) {
 			p.clients = append(p.clients, &fakeSessions{rows: clientRows(i, now)})
 			p.clients[i].pid = p.spawn(p.clients[i])
 		}
+		for _, row := range shardRows(now) {
+			s := &fakeShard{row: row}
+			s.pid = p.spawn(s)
+			p.shards = append(p.shards, s)
+		}
 		console := NewConsole(p, zerolog.New(&p.log))
 		p.console = p.spawn(console)
 		synctest.Wait()
@@ -213,6 +225,9 @@ func inProcess(t *testing.T, more string, test func(t *testing.T, p *process)) {
 		for i := range 2 {
 			p.stop(p.lanes[i].pid)
 			p.stop(p.clients[i].pid)
+		}
+		for _, s := range p.shards {
+			p.stop(s.pid)
 		}
 		p.group.Stop()
 		p.system.Shutdown()
@@ -340,7 +355,9 @@ var app, reports = shard.PoolKey{Database: "app", ServerUser: "app_owner"}, shar
 
 // laneRows are the lanes of loop i: app on both loops, reports on the second.
 func laneRows(i int, now time.Time) []shard.LaneRow {
-	spec := &shard.PoolSpec{Mode: "transaction", Size: 7}
+	main := shard.NewShard("main")
+	main.Publish(&shard.View{Elected: "10.0.0.1:5433"})
+	spec := &shard.PoolSpec{Shard: main, Mode: "transaction", Size: 7}
 	row := shard.LaneRow{Loop: i, Pool: app, Spec: spec, Clients: 3 + i, Waiting: 1 - i, OldestWait: time.Duration(1-i) * 2500 * time.Millisecond}
 	row.Stats = shard.Stats{Assignments: 100, Transactions: 90, Queries: 200, Received: 1000, Sent: 5000, TransactionTime: 3 * time.Second,
 		QueryTime: 2 * time.Second, WaitTime: time.Second, Logins: 5, Parses: 7, Binds: 8, Refused: 1, Dials: 4, DialFailures: 1, Losses: 1, QueueCancels: 2}
@@ -361,7 +378,7 @@ func laneRows(i int, now time.Time) []shard.LaneRow {
 	row.Backends = []shard.BackendRow{backend(13, pool.Cleaning), backend(14, pool.Leased), backend(15, pool.Closing), backend(16, pool.Dialling)}
 	row.Backends[1].Cancelling, row.Backends[2].Cancelling, row.Backends[2].Retiring = true, true, true
 	row.Cancelling = 2
-	other := shard.LaneRow{Loop: i, Pool: reports, Spec: &shard.PoolSpec{Mode: "session", Size: 20}, Clients: 1, Failing: true}
+	other := shard.LaneRow{Loop: i, Pool: reports, Spec: &shard.PoolSpec{Shard: shard.NewStatic("reports", "/run/postgresql:5432"), Mode: "session", Size: 20}, Clients: 1, Failing: true}
 	other.Counts[pool.Idle] = 1
 	other.Backends = []shard.BackendRow{{ID: 17, State: pool.Idle, Host: "/run/postgresql:5432", Remote: "unix", Local: "unix", PID: 4017,
 		Opened: now.Add(-time.Hour), Since: now}}

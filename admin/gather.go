@@ -51,16 +51,9 @@ func collect[T any](ctx context.Context, replies []chan T) ([]T, error) {
 	var answers []T
 	var missing []int
 	for i, reply := range replies {
-		select {
-		case a := <-reply:
+		if a, ok := receive(ctx, reply); ok {
 			answers = append(answers, a)
-			continue
-		default: // what is there counts, also when ctx has ended
-		}
-		select {
-		case a := <-reply:
-			answers = append(answers, a)
-		case <-ctx.Done():
+		} else {
 			missing = append(missing, i)
 		}
 	}
@@ -68,6 +61,21 @@ func collect[T any](ctx context.Context, replies []chan T) ([]T, error) {
 		return answers, &silent{missing}
 	}
 	return answers, nil
+}
+
+// receive waits for one answer until ctx ends.
+func receive[T any](ctx context.Context, reply <-chan T) (answer T, ok bool) {
+	select {
+	case answer = <-reply:
+		return answer, true
+	default: // what is there counts, also when ctx has ended
+	}
+	select {
+	case answer = <-reply:
+		return answer, true
+	case <-ctx.Done():
+		return answer, false
+	}
 }
 
 // lanes asks for every lane's row.

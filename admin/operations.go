@@ -19,6 +19,8 @@ type Operations interface {
 	Loops() []eventloop.Loop
 	Lanes() []*actor.PID
 	Sessions() []*actor.PID
+	// Shards are the shards with their actors, by name.
+	Shards() []ShardRef
 	// Clients is the number of admitted clients, console sessions included.
 	Clients() int64
 	// ServerConnections is the number of server connections of a database.

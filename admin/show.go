@@ -15,6 +15,7 @@ var shows = map[string]func(x *execution) (*table, error){
 	"databases":      showDatabases,
 	"dns_hosts":      empty("sqs", "hostname", "ttl", "addrs"),
 	"dns_zones":      empty("sqi", "zonename", "serial", "count"),
+	"elections":      showElections,
 	"fds":            nil,
 	"lists":          showLists,
 	"loops":          showLoops,
@@ -22,7 +23,9 @@ var shows = map[string]func(x *execution) (*table, error){
 	"peer_pools":     empty("iiiii", "peer_id", "cl_active_cancel_req", "cl_waiting_cancel_req", "sv_active_cancel", "sv_login"),
 	"peers":          empty("isii", "peer_id", "host", "port", "pool_size"),
 	"pools":          showPools,
+	"replication":    showReplication,
 	"servers":        showServers,
+	"shards":         showShards,
 	"sockets":        nil,
 	"state":          showState,
 	"stats":          showStats,
@@ -71,6 +74,7 @@ const help = `
 	SHOW HELP|CONFIG|DATABASES|POOLS|CLIENTS|SERVERS|USERS|VERSION
 	SHOW PEERS|PEER_POOLS
 	SHOW LISTS|STATE|LOOPS
+	SHOW SHARDS|REPLICATION|ELECTIONS
 	SHOW DNS_HOSTS|DNS_ZONES
 	SHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 	RELOAD
@@ -79,5 +83,6 @@ const help = `
 	RECONNECT [<db>]
 	WAIT_CLOSE [<db>]
 	KILL_CLIENT <client_id>
+	FORGET <shard>
 	SHUTDOWN
 	SHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS`

@@ -47,8 +47,8 @@ func (t *table) sort() {
 	})
 }
 
-// showDatabases is SHOW DATABASES: those in the settings, and those that are used or paused by way
-// of "*".
+// showDatabases is SHOW DATABASES: those in the settings, and those that are used or paused by way of "*". host and port
+// are those of the primary, NULL while there is none.
 func showDatabases(x *execution) (*table, error) {
 	ctx, cancel := x.limited()
 	defer cancel()
@@ -57,6 +57,7 @@ func showDatabases(x *execution) (*table, error) {
 		return nil, err
 	}
 	cfg := x.ops.Config()
+	elected := electedHosts(ctx, x.ops, rows)
 	clients := map[string]int{}
 	for name := range cfg.Databases {
 		if name != "*" {
@@ -77,13 +78,13 @@ func showDatabases(x *execution) (*table, error) {
 		if !ok {
 			continue // removed by a reload, its last clients are leaving
 		}
-		host, port := "", 0
-		if s := cfg.Shards[db.Shard]; s != nil && len(s.Hosts) > 0 {
-			h, p := s.Hosts[0].HostPort()
+		var host, port any = null{}, null{}
+		if addr := elected[db.Shard]; addr != "" {
+			h, p := config.Host{Addr: addr}.HostPort()
 			host, port = h, int(p)
 		}
 		set := cfg.PoolSettings(db, "")
-		t.row(name, orNull(host), port, db.DBName, orNull(db.User), set.Size, set.MinSize, 0, whole(set.ServerLifetime),
+		t.row(name, host, port, db.DBName, orNull(db.User), set.Size, set.MinSize, 0, whole(set.ServerLifetime),
 			orNull(string(db.PoolMode)), null{}, set.MaxDBConnections, x.ops.ServerConnections(name), 0, n, x.c.isPaused(name), false)
 	}
 	f := &cfg.Fencepost

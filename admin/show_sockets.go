@@ -65,7 +65,8 @@ func address(a netip.AddrPort, port int) (string, int) {
 // after a client or being closed.
 var serverStates = map[pool.State]string{pool.Dialling: "new", pool.Idle: "idle", pool.Leased: "active", pool.Cleaning: "used", pool.Closing: "used"}
 
-// showServers is SHOW SERVERS. request_time is when the connection came into its present state.
+// showServers is SHOW SERVERS. request_time is when the connection came into its present state. host, which PgBouncer has
+// not, is the host of the shard that it goes to, also before it is connected and through a Unix socket.
 func showServers(x *execution) (*table, error) {
 	ctx, cancel := x.limited()
 	defer cancel()
@@ -95,6 +96,7 @@ func showServers(x *execution) (*table, error) {
 	}
 	slices.SortFunc(all, func(a, b server) int { return cmp.Compare(a.ID, b.ID) })
 	t := socketTable()
+	t.columns, t.names = t.columns+"s", append(t.names, "host")
 	for i := range all {
 		b := &all[i]
 		state := serverStates[b.State]
@@ -108,7 +110,7 @@ func showServers(x *execution) (*table, error) {
 		}
 		t.row("S", b.key.ServerUser, b.key.Database, "none", state, b.Remote, remotePort, b.Local, localPort,
 			timestamp(b.Opened), timestamp(b.Since), 0, 0, b.Retiring || b.State == pool.Closing, pointer(b.ID), pointer(holders[b.ID]),
-			uint64(b.PID), "", b.ApplicationName, 0, b.ID)
+			uint64(b.PID), "", b.ApplicationName, 0, b.ID, orNull(b.Host))
 	}
 	return t, nil
 }

@@ -61,6 +61,26 @@ func orNull(s string) any {
 	return s
 }
 
+// orNone is n, or NULL where n is 0 because it is not known.
+func orNone(n uint64) any {
+	if n == 0 {
+		return null{}
+	}
+	return n
+}
+
+// blank adds a row that has the values given by name and is NULL elsewhere.
+func (t *table) blank(values map[string]any) {
+	row := make([]any, len(t.names))
+	for i, name := range t.names {
+		row[i] = null{}
+		if v, ok := values[name]; ok {
+			row[i] = v
+		}
+	}
+	t.row(row...)
+}
+
 // encode appends the result as protocol messages.
 func (t *table) encode(dst []byte, tag string) []byte {
 	columns := make([]wire.Column, len(t.names))

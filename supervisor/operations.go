@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -68,6 +70,18 @@ func (s *Fencepost) Lanes() []*actor.PID { return s.tree.lanes }
 
 // Sessions implements admin.Operations.
 func (s *Fencepost) Sessions() []*actor.PID { return s.tree.sessions }
+
+// Shards implements admin.Operations.
+func (s *Fencepost) Shards() []admin.ShardRef {
+	t := s.tree
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	refs := make([]admin.ShardRef, 0, len(t.shards))
+	for _, name := range slices.Sorted(maps.Keys(t.shards)) {
+		refs = append(refs, admin.ShardRef{Name: name, PID: t.shards[name]})
+	}
+	return refs
+}
 
 // Clients implements admin.Operations.
 func (s *Fencepost) Clients() int64 { return s.clients.Load() }

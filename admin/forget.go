@@ -1,0 +1,54 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+
+	"fencepost/actors/shard"
+	"fencepost/pgerr"
+	"fencepost/wire"
+)
+
+// forget is FORGET shard: the system identifier and the floor are cleared, and what the hosts say from then on counts
+// anew. For a restored backup, an upgraded cluster, and a copy that was promoted and withdrawn.
+func forget(x *execution, s statement) error {
+	name, perr := s.argument()
+	if perr != nil {
+		return perr
+	}
+	refs := x.ops.Shards()
+	var names []string
+	for _, r := range refs {
+		if r.Name == name {
+			return x.forget(r)
+		}
+		names = append(names, r.Name)
+	}
+	err := pgerr.ConsoleError("no such shard: " + name)
+	if len(s.args()) == 0 {
+		err = pgerr.ConsoleError("FORGET needs the name of a shard")
+	}
+	return err.WithHint("The shards are: " + strings.Join(names, ", "))
+}
+
+func (x *execution) forget(ref ShardRef) error {
+	ctx, cancel := x.limited()
+	defer cancel()
+	row, ok := receive(ctx, askShards(x.ops, ref).replies[0])
+	switch {
+	case !ok:
+		return &silentShard{ref.Name}
+	case row.Static:
+		return pgerr.ConsoleError("shard " + ref.Name + " has no roles").
+			WithDetail("Its only host serves everything, so there is nothing to forget.")
+	}
+	reply := make(chan uint64, 1)
+	x.ops.System().Root.Send(ref.PID, &shard.Forget{Reply: reply})
+	generation, ok := receive(ctx, reply)
+	if !ok {
+		return &silentShard{ref.Name}
+	}
+	x.out = wire.AppendNotice(x.out, &pgerr.Error{Code: pgerr.SuccessfulCompletion,
+		Message: fmt.Sprintf("shard %s forgot its system identifier and its floor; its generation is %d", ref.Name, generation)})
+	return x.done("FORGET")
+}
