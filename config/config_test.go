@@ -328,15 +328,16 @@ func TestSecrets(t *testing.T) {
 
 // TestSecretsHidden: no way of printing a loaded Config shows a secret, and no message about a wrong file does.
 func TestSecretsHidden(t *testing.T) {
-	c := load(t, shards+"[databases.app]\nshard = \"main\"\nuser = \"u\"\npassword = \"hunter2\"\n[users.app]\npassword = \"hunter2\"\n")
+	c := load(t, shards+"monitor_user = \"m\"\nmonitor_password = \"hunter2\"\n"+
+		"[databases.app]\nshard = \"main\"\nuser = \"u\"\npassword = \"hunter2\"\n[users.app]\npassword = \"hunter2\"\n")
 	asJSON, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, db := *c.Users["app"], *c.Databases["app"]
+	u, db, shard := *c.Users["app"], *c.Databases["app"], *c.Shards["main"]
 	printed := []string{string(asJSON), u.Password.String(), fmt.Sprint(c.Rows())}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		printed = append(printed, fmt.Sprintf(verb, u), fmt.Sprintf(verb, db), fmt.Sprintf(verb, u.Password), fmt.Sprintf(verb, &u.Password), fmt.Sprintf(verb, *c))
+		printed = append(printed, fmt.Sprintf(verb, u), fmt.Sprintf(verb, db), fmt.Sprintf(verb, shard), fmt.Sprintf(verb, u.Password), fmt.Sprintf(verb, &u.Password), fmt.Sprintf(verb, *c))
 	}
 	for _, bad := range []string{
 		"[users]\napp = \"hunter2\"\n", "users = \"hunter2\"\n", "[users.app]\npasword = \"hunter2\"\n", "[users.app]\npassword = [\"hunter2\"]\n",
@@ -345,6 +346,9 @@ func TestSecretsHidden(t *testing.T) {
 		"[databases.app]\nshard = \"postgres://u:hunter2@h/d\"\n", "[databases.app]\nshard = \"host=h password=hunter2\"\n",
 		"[databases.app]\nhosts = [\"postgres://u:hunter2@h/d\"]\n", "[databases]\napp = \"host=h password=hunter2\"\n",
 		"[databases.app]\npassword = \"hunter2\"\n", "[databases.app]\nuser = \"u\"\npassword = \"SCRAM-SHA-256$hunter2\"\n",
+		"[shards.main]\nmonitor_password = \"hunter2\"\n", "[shards.main]\nmonitor_pasword = \"hunter2\"\n",
+		"[shards.main]\nhosts = [\"a\", \"postgres://u:hunter2@h/d\"]\n", "[shards.main]\nhosts = [{ addr = \"a\", role = \"hunter2\" }]\n",
+		"[shards.main]\nmonitor_user = \"m\"\nmonitor_password = \"SCRAM-SHA-256$hunter2\"\n",
 		"[fencepost]\nadmin_http = \"http://ops:hunter2@h\"\n", "[users.app]\npassword = \"hunter2\\z\"\n",
 	} {
 		_, err := parse("f.toml", []byte(bad), testSecrets{})
@@ -358,8 +362,8 @@ func TestSecretsHidden(t *testing.T) {
 		p := syntaxProblem([]byte("password =\nhunter2\n"), toml.ParseError{Message: "found hunter2", Position: toml.Position{Line: line}})
 		printed = append(printed, p.Rule)
 	}
-	if n := strings.Count(string(asJSON), "(hidden)"); n != 2 {
-		t.Errorf("JSON shows that a secret is set %d times, want 2: %s", n, asJSON)
+	if n := strings.Count(string(asJSON), "(hidden)"); n != 3 {
+		t.Errorf("JSON shows that a secret is set %d times, want 3: %s", n, asJSON)
 	}
 	if text := fmt.Sprintf("%+v", u); !strings.Contains(text, "Password:(hidden)") {
 		t.Errorf("not shown that a secret is set: %s", text)

@@ -13,7 +13,7 @@ var ConsoleDatabases = []string{"fencepost", "pgbouncer"}
 func (r *reader) validate(c *Config) {
 	r.validateProcess(&c.Fencepost)
 	for _, name := range sortedKeys(c.Shards) {
-		r.validateShard(name)
+		r.validateShard(c, c.Shards[name])
 	}
 	for _, name := range sortedKeys(c.Databases) {
 		r.validateDatabase(c, c.Databases[name])
@@ -22,6 +22,7 @@ func (r *reader) validate(c *Config) {
 		r.problem(`must be there: at least one [databases.NAME], or [databases."*"] for any name`, nil, "databases")
 	}
 	r.validateUsers(c)
+	r.validateMonitors(c)
 }
 
 // sound reports whether no problem is known at path or below it.
@@ -56,15 +57,6 @@ func (f *Fencepost) listensOn(addr string) bool {
 	return host == "" || f.ListenAddr == "*" || slices.Contains(f.ListenAddresses(), addr)
 }
 
-func (r *reader) validateShard(name string) {
-	if !shardName.MatchString(name) {
-		r.problem("must have a name of 1 to 63 letters, digits, dots, dashes and underscores", nil, "shards", name)
-	}
-	if !r.has("shards", name, "hosts") {
-		r.problem(`must be there: the shard's host, such as ["127.0.0.1:5432"]`, nil, "shards", name, "hosts")
-	}
-}
-
 func (r *reader) validateDatabase(c *Config, db *Database) {
 	section := []string{"databases", db.Name}
 	at := func(key string) []string { return append(slices.Clone(section), key) }
@@ -80,6 +72,7 @@ func (r *reader) validateDatabase(c *Config, db *Database) {
 			db.Target = TargetStandby
 		}
 	}
+	r.validateAsking(c, db, at)
 	if db.DBName == "" && db.Name != "*" {
 		db.DBName = db.Name
 	}

@@ -60,6 +60,9 @@ func unknownSetting(section, key string, known []setting) string {
 	if section != "fencepost" && slices.ContainsFunc(fencepostSettings, func(s setting) bool { return s.key == key }) {
 		return "unknown key here, it belongs to [fencepost]"
 	}
+	if section != "shards" && slices.ContainsFunc(shardSettings, func(s setting) bool { return s.key == key && key != "hosts" }) {
+		return "unknown key here, it belongs to [shards.NAME]"
+	}
 	return "unknown key" + didYouMean(key, names)
 }
 
