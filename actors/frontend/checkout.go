@@ -46,6 +46,10 @@ func (f *Frontend) request(p []byte) {
 				f.fail(pgerr.ProtocolViolation("unexpected message type " + printable(p[0])))
 				return
 			}
+			if f.phase == doomed {
+				f.fail(f.ending)
+				return
+			}
 			f.ask(p)
 			return
 		}
@@ -63,7 +67,7 @@ func (f *Frontend) ask(p []byte) {
 		f.checkout = new(shard.Checkout)
 	}
 	co := f.checkout
-	co.Req, co.From, co.Holder = f.req, f.self, f
+	co.Req, co.From, co.Holder, co.Target = f.req, f.self, f, f.target
 	co.Enqueued = f.requested
 	co.Deadline = time.Time{}
 	if limit := f.route.Spec.WaitLimit; limit > 0 {

@@ -101,6 +101,10 @@ func (f *Frontend) release() {
 
 // drain ends the session with e at its next transaction boundary, which may be now.
 func (f *Frontend) drain(e *pgerr.Error, atOnce bool) {
+	if f.phase == doomed {
+		f.fail(f.ending) // it says more
+		return
+	}
 	f.ending = e
 	switch {
 	case atOnce:
@@ -134,7 +138,7 @@ func (f *Frontend) recheck(st *Settings) {
 		f.drain(pgerr.DatabaseChanged(), false)
 		return
 	}
-	f.route = r
+	f.take(r)
 }
 
 func (f *Frontend) logError(e *pgerr.Error) {

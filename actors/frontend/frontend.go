@@ -8,6 +8,7 @@
 //	settling (settle.go)          has a backend that is being given the client's parameters
 //	active (relay.go, server.go)  bytes go straight between the two sockets
 //	skipping (checkout.go)        an extended batch was refused; what follows is dropped up to its Sync
+//	doomed (superseded.go)        its transaction is lost with a server that is not the primary any more
 //	console (console.go)          talks to the admin actor
 //	ended (end.go)
 //
@@ -38,11 +39,12 @@ const (
 	settling
 	active
 	skipping
+	doomed
 	console
 	ended
 )
 
-var phaseNames = [...]string{"login", "login", "idle", "waiting", "active", "active", "idle", "idle", "ended"}
+var phaseNames = [...]string{"login", "login", "idle", "waiting", "active", "active", "idle", "idle", "idle", "ended"}
 
 // Frontend is one client session. It lives on its loop: Receive and the callbacks of its socket run there, one at a time.
 type Frontend struct {
@@ -64,6 +66,9 @@ type Frontend struct {
 	midAnswer  bool // the last bytes sent to the client end inside a message
 	batch      bool // what is being skipped is an extended-protocol batch, which ends with Sync
 	txOpen     bool // between the first statement of a transaction and its end, for the statistics
+	aimed      bool // the client chose the target itself
+	target     shard.Target
+	unanswered unanswered
 	scanner    wire.Scanner
 
 	user, database string
@@ -105,6 +110,8 @@ func (f *Frontend) Receive(ctx actor.Context) {
 		f.granted(m)
 	case *shard.Refused:
 		f.refused(m)
+	case *shard.Superseded:
+		f.superseded(m)
 	case *shard.Attached:
 		f.welcome(m)
 	case *shard.AttachRefused:
@@ -137,7 +144,7 @@ func (f *Frontend) OnData(_ eventloop.Conn, p []byte) {
 		if rest := f.relay(p); len(rest) > 0 {
 			f.conn.Hold(rest)
 		}
-	case idle:
+	case idle, doomed:
 		f.request(p)
 	case login:
 		f.loginData(p)

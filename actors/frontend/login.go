@@ -99,14 +99,15 @@ func (f *Frontend) loggedIn() {
 		f.fail(e)
 		return
 	}
-	f.route, f.mode = route, route.Mode
+	f.take(route)
+	f.mode = route.Mode
 	f.phase, f.attached = attaching, true
 	f.conn.Pause()
 	f.req++
 	f.lane = f.deps.Lanes[f.loop.Index()]
 	// From here on the lane watches the clock: it knows why a client waits.
 	f.loop.StopTimer(&f.startup.timer)
-	f.root.Send(f.lane, &shard.Attach{Req: f.req, From: f.self, Pool: route.Pool, Spec: route.Spec, Deadline: f.startup.deadline, Since: f.connected})
+	f.root.Send(f.lane, &shard.Attach{Req: f.req, From: f.self, Pool: route.Pool, Spec: route.Spec, Target: f.target, Deadline: f.startup.deadline, Since: f.connected})
 }
 
 func (f *Frontend) attachRefused(m *shard.AttachRefused) {

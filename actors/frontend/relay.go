@@ -14,12 +14,19 @@ func (f *Frontend) relay(p []byte) (tail []byte) {
 	if b.Tracker.Outstanding() == 0 {
 		f.requested = f.loop.Now()
 	}
+	inBlock := b.Tracker.Status() != 'I'
+	if !inBlock {
+		f.unanswered = mayCommit
+	}
 	rest := p
 	var m wire.Fragment
 	for len(rest) > 0 {
 		n, err := f.scanner.Scan(rest, &m)
 		if err == nil && m.First {
 			err = f.sent(&m)
+			if inBlock {
+				f.unanswered = f.unanswered.with(&m)
+			}
 		}
 		if err != nil || m.Type == 'X' {
 			// What came before is on record as sent. Terminate is the client's goodbye to us, not to the server.

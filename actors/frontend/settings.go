@@ -28,6 +28,8 @@ type Route struct {
 	Pool shard.PoolKey
 	Spec *shard.PoolSpec
 	Mode Mode
+	// Target is the database's, for clients that do not choose one.
+	Target shard.Target
 }
 
 // Settings are a snapshot of what logins need to know; immutable. A reload makes a new one.

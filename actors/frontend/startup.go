@@ -64,6 +64,12 @@ func (f *Frontend) readParameters(s *wire.Startup) *pgerr.Error {
 		f.want("application_name", s.ApplicationName)
 	}
 	for _, p := range s.Params {
+		if taken, e := f.aim(p.Name, p.Value); taken {
+			if e != nil {
+				return e
+			}
+			continue
+		}
 		if !f.want(p.Name, p.Value) && !f.tolerated(p.Name) {
 			return pgerr.UnsupportedStartupParameter(p.Name)
 		}
@@ -80,6 +86,12 @@ func (f *Frontend) readParameters(s *wire.Startup) *pgerr.Error {
 		return pgerr.As(err)
 	}
 	for _, p := range options {
+		if taken, e := f.aim(p.Name, p.Value); taken {
+			if e != nil {
+				return e
+			}
+			continue
+		}
 		if !f.want(p.Name, p.Value) && !ignore && !f.tolerated(p.Name) {
 			return pgerr.UnsupportedOption(p.Name)
 		}

@@ -1,0 +1,85 @@
+package frontend
+
+import (
+	"fencepost/actors/shard"
+	"fencepost/actors/shard/pool"
+	"fencepost/pgerr"
+)
+
+// superseded ends the lease of a server that is not the primary any more: nothing that it does from now on may reach the
+// client, and nothing of the client's may reach it. What the client is told is no more certain than what is known.
+//
+//	settling                     nothing of the client's was sent: it waits for another one, at its old place
+//	between transactions         session mode: 57P01
+//	in a block, nothing sent     57P01 at its next message, COMMIT included (doomed)
+//	in a block, no COMMIT sent   57P01
+//	anything else unanswered     08007
+func (f *Frontend) superseded(m *shard.Superseded) {
+	if f.backend == nil || f.backend != m.Backend {
+		return // it was given back before it was told
+	}
+	switch f.phase {
+	case settling:
+		f.unsettle()
+	case active:
+		f.cut(m.Why)
+	}
+}
+
+// unsettle goes back to waiting: of the client's nothing was sent.
+func (f *Frontend) unsettle() {
+	f.settled = nil
+	if f.cancelled {
+		f.stats.QueueCancels++
+		f.giveBack(pool.Broken)
+		f.refuse(pgerr.Canceled())
+		return
+	}
+	b := f.backend
+	f.backend = nil
+	b.Release()
+	f.phase = waiting
+	f.root.Send(f.lane, &shard.Spoiled{Backend: b, Checkout: f.checkout})
+	if f.ending != nil {
+		f.boundary()
+	}
+}
+
+// cut gives the backend back at once, to be closed.
+func (f *Frontend) cut(why string) {
+	b := f.backend
+	inBlock := b.Tracker.Status() != 'I'
+	quiet := b.Tracker.AtRest() && f.scanner.AtBoundary() && b.AtBoundary()
+	uncommitted := inBlock && f.unanswered&mayCommit == 0 && !b.Tracker.Pinned()
+	code := b.LastCode()
+	f.giveBack(pool.Broken)
+	switch {
+	case code != "": // the client has the server's own last word
+		f.finish(nil, "server ended the connection: "+code)
+	case quiet && inBlock:
+		f.doom(pgerr.SupersededInTransaction(why))
+	case quiet && f.mode == Session:
+		f.fail(pgerr.Superseded(why))
+	case quiet: // all that was left were bytes that no server would answer
+		f.phase = idle
+		f.conn.Resume()
+		if f.ending != nil {
+			f.boundary()
+		}
+	case uncommitted:
+		f.fail(pgerr.SupersededInTransaction(why))
+	default:
+		f.fail(pgerr.SupersededUnanswered(why))
+	}
+}
+
+// doom waits for the client's next message to tell it that its transaction is lost: clients seldom read what they did not
+// ask for. A session that is to end anyway is not waited for.
+func (f *Frontend) doom(e *pgerr.Error) {
+	if f.ending != nil {
+		f.fail(e)
+		return
+	}
+	f.phase, f.ending = doomed, e
+	f.conn.Resume()
+}
