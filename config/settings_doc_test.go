@@ -50,10 +50,24 @@ func TestSettingsPage(t *testing.T) {
 		t.Errorf("the page's table has\n%q, the code\n%q", got, want)
 	}
 
-	_, example, _ := strings.Cut(string(page), "```toml\n")
-	example, _, ok := strings.Cut(example, "```\n")
-	if _, err := parse("example", []byte(example), testSecrets{vars: map[string]string{"APP_PASSWORD": "p"}}); !ok || err != nil {
-		t.Errorf("the page's example: %v", err)
+	for _, s := range slices.Concat(shardSettings, databaseSettings) {
+		if !regexp.MustCompile(`\b` + s.key + `\b`).Match(page) && !slices.ContainsFunc(fencepostSettings, func(f setting) bool { return strings.HasSuffix(f.key, s.key) }) {
+			t.Errorf("%s is not named", s.key)
+		}
+	}
+	for _, role := range RoleAuto.words() {
+		if !strings.Contains(string(page), "\n| `"+role+"`") {
+			t.Errorf("the role %s is not in the table", role)
+		}
+	}
+	examples := regexp.MustCompile("(?s)```toml\n(.*?)```\n").FindAllStringSubmatch(string(page), -1)
+	for _, example := range examples {
+		if _, err := parse("example", []byte(example[1]), testSecrets{files: "pw", vars: map[string]string{"APP_PASSWORD": "p"}}); err != nil {
+			t.Errorf("an example of the page: %v", err)
+		}
+	}
+	if len(examples) != 2 {
+		t.Errorf("%d examples", len(examples))
 	}
 	for _, message := range regexp.MustCompile(`(?m)^    fencepost\.toml:\d+: (.*)$`).FindAllStringSubmatch(string(page), -1) {
 		_, err := parse("f", []byte("[fencepost]\npool_mod = 1\nquery_wait_timeout = 120\n"+shards+databases+"[users.app]\npassword = \"env:APP_PASSWORD\"\n"), testSecrets{})
