@@ -35,7 +35,10 @@ type rig struct {
 	dialer *fakedial.Dialer
 	deps   *backend.Deps
 	lane   *actor.PID
-	heard  chan any // what the lane is told, but CancelEnded
+	target backend.Target
+	doubts chan time.Time // calls of Target.Lost, and those of Target.Doubt that returned true
+	deaf   atomic.Bool    // Target.Doubt returns false
+	heard  chan any       // what the lane is told, but CancelEnded
 	ended  chan *backend.CancelEnded
 	b      *backend.Backend
 	pid    *actor.PID
@@ -44,47 +47,74 @@ type rig struct {
 func bubble(t *testing.T, f func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, heard: make(chan any, 100), ended: make(chan *backend.CancelEnded, 100)}
-		var err error
-		if r.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Panicked: r.panicked, Escalated: r.panicked}); err != nil {
-			t.Fatal(err)
-		}
-		r.loop = r.group.Loop(0)
-		r.system = actor.NewActorSystem(actor.WithDeadLetterThrottleCount(0), actor.WithDeadLetterRequestLogging(false),
-			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+		r := newRig(t, eventloop.Portable)
 		r.server = fakepg.NewServer(1, fakepg.Faults{})
 		r.dialer = &fakedial.Dialer{Server: r.server}
-		r.deps = &backend.Deps{Group: r.group, Dialer: r.dialer, Names: backend.BaseNames, Log: zerolog.Nop(), Cancels: &atomic.Int64{},
-			CancelLimit: func() time.Duration { return time.Second }, CancelVanished: func() bool { return false },
-			Leases: func() backend.Leases { return &lease.Machine{} }}
-		r.lane = r.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
-			switch m := ctx.Message().(type) {
-			case *backend.CancelEnded:
-				r.ended <- m
-			case *backend.Opened, *backend.DialFailed, *backend.Cleaned, *backend.Lost:
-				r.heard <- m
-			}
-		}))
+		r.deps.Dialer = r.dialer
+		r.target = backend.Target{Host: "server:5432", User: "u", Database: "d", Timeout: time.Second}
 		defer r.stop()
 		f(r)
 	})
 }
 
+// newRig makes a rig without a server.
+func newRig(t *testing.T, kind eventloop.Kind) *rig {
+	t.Helper()
+	r := &rig{t: t, heard: make(chan any, 100), ended: make(chan *backend.CancelEnded, 100), doubts: make(chan time.Time, 100)}
+	var err error
+	if r.group, err = eventloop.NewGroup(eventloop.Options{Kind: kind, Panicked: r.panicked, Escalated: r.panicked}); err != nil {
+		t.Fatal(err)
+	}
+	r.loop = r.group.Loop(0)
+	r.system = actor.NewActorSystem(actor.WithDeadLetterThrottleCount(0), actor.WithDeadLetterRequestLogging(false),
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+	r.deps = &backend.Deps{Group: r.group, Names: backend.BaseNames, Log: zerolog.Nop(), Cancels: &atomic.Int64{},
+		CancelLimit: func() time.Duration { return time.Second }, CancelVanished: func() bool { return false },
+		Leases: func() backend.Leases { return &lease.Machine{} }}
+	r.lane = r.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		switch m := ctx.Message().(type) {
+		case *backend.CancelEnded:
+			r.ended <- m
+		case *backend.Opened, *backend.DialFailed, *backend.Cleaned, *backend.Lost, *backend.Fenced, *backend.Hinted:
+			r.heard <- m
+		}
+	}))
+	return r
+}
+
+// watched makes the target one of a host with a role.
+func (r *rig) watched() {
+	r.target.Identify = true
+	r.target.Lost = func(at time.Time) { r.doubts <- at }
+	r.target.Doubt = func(at time.Time) bool {
+		if r.deaf.Load() {
+			return false
+		}
+		r.doubts <- at
+		return true
+	}
+}
+
 func (r *rig) panicked(reason any, stack []byte) { r.t.Errorf("panic: %v\n%s", reason, stack) }
 
 func (r *rig) stop() {
+	r.halt()
+	r.server.Close()
+	r.dialer.Wait()
+	time.Sleep(2 * time.Second) // the runtime's throttle of dead letters
+}
+
+// halt ends all but the server.
+func (r *rig) halt() {
 	if r.pid != nil {
 		if err := r.system.Root.StopFuture(r.pid).Wait(); err != nil {
 			r.t.Errorf("stop: %v", err)
 		}
 	}
 	r.group.Stop()
-	r.server.Close()
-	r.dialer.Wait()
 	if n := r.deps.Cancels.Load(); n != 0 {
 		r.t.Errorf("%d cancels on their way in the end", n)
 	}
-	time.Sleep(2 * time.Second) // the runtime's throttle of dead letters
 }
 
 func (r *rig) sleep(d time.Duration) { time.Sleep(d) }
@@ -101,7 +131,7 @@ func (r *rig) dial() {
 	r.on(func() {
 		var err error
 		r.pid, err = eventloop.NewSpawner(r.loop).SpawnNamed(r.system.Root, "b1", func(mb *eventloop.Mailbox) actor.Actor {
-			r.b = backend.New(1, r.deps, r.loop, mb, r.lane, &pool.Slot{}, backend.Target{Host: "server:5432", User: "u", Database: "d", Timeout: time.Second}, 7)
+			r.b = backend.New(1, r.deps, r.loop, mb, r.lane, &pool.Slot{}, r.target, 7)
 			return r.b
 		})
 		if err != nil {
@@ -145,20 +175,28 @@ func (r *rig) silent(d time.Duration) {
 
 // holder is who holds the backend; what the server sends goes through a pipe, to be read as messages.
 type holder struct {
-	r    *rig
-	pipe *memconn.Conn
-	f    *pgproto3.Frontend
-	lost *pgerr.Error
+	r      *rig
+	pipe   *memconn.Conn
+	theirs *memconn.Conn
+	f      *pgproto3.Frontend
+	lost   *pgerr.Error
+	onLost func() // may be nil
 }
 
 func (h *holder) ServerData(b []byte, _ backend.Seen) { h.pipe.Write(b) }
 func (h *holder) ServerDrained()                      {}
-func (h *holder) ServerLost(err *pgerr.Error)         { h.lost = err; h.pipe.CloseWrite() }
+func (h *holder) ServerLost(err *pgerr.Error) {
+	h.lost = err
+	h.pipe.CloseWrite()
+	if h.onLost != nil {
+		h.onLost()
+	}
+}
 
 func (r *rig) hold() *holder {
 	r.t.Helper()
 	theirs, ours := memconn.Pipe(1 << 20)
-	h := &holder{r: r, pipe: ours, f: pgproto3.NewFrontend(theirs, theirs)}
+	h := &holder{r: r, pipe: ours, theirs: theirs, f: pgproto3.NewFrontend(theirs, theirs)}
 	r.on(func() {
 		if !r.b.Usable() || !r.b.Resting() {
 			r.t.Error("the backend is not fit to be held")
@@ -226,13 +264,15 @@ func (h *holder) release() { h.r.on(h.r.b.Release) }
 // lines is a server whose bytes the test writes itself.
 type lines struct {
 	params map[string]string
+	proof  *backend.Proof
+	query  string
 	conn   *memconn.Conn // the server's end
 }
 
 func (l *lines) Dial(context.Context, backend.Target) (*backend.Login, error) {
 	a, b := memconn.Pipe(1 << 16)
 	l.conn = b
-	return &backend.Login{Conn: a, Params: l.params, PID: 1, Secret: []byte{1, 2, 3, 4}}, nil
+	return &backend.Login{Conn: a, Params: l.params, PID: 1, Secret: []byte{1, 2, 3, 4}, Proof: l.proof, Query: l.query}, nil
 }
 
 func (l *lines) Cancel(net.Addr, wire.CancelKey, time.Duration) backend.CancelResult {
