@@ -14,7 +14,7 @@ import (
 // The scripts hold every SHOW with its columns and types, and every other command with its answers and errors. A line of
 // the input is a query; "run user=grafana" gives it as a user of stats_users.
 func TestScripts(t *testing.T) {
-	for _, name := range []string{"show", "commands", "drivers", "shards"} {
+	for _, name := range []string{"show", "commands", "drivers", "shards", "metrics"} {
 		t.Run(name, func(t *testing.T) {
 			inProcess(t, "", func(t *testing.T, p *process) {
 				sessions := map[string]*session{"ops": p.session("ops"), "grafana": p.session("grafana")}
@@ -26,6 +26,8 @@ func TestScripts(t *testing.T) {
 						return sessions[user].query(d.Input)
 					case "heard":
 						return strings.Join(p.lanes[1].heard(), "\n") + "\n"
+					case "scrape":
+						return strings.Join(shardMetrics(t, p), "\n")
 					case "forgotten":
 						return fmt.Sprintln(p.shards[0].forgotten())
 					case "draining":

@@ -362,6 +362,9 @@ func laneRows(i int, now time.Time) []shard.LaneRow {
 	row.Stats = shard.Stats{Assignments: 100, Transactions: 90, Queries: 200, Received: 1000, Sent: 5000, TransactionTime: 3 * time.Second,
 		QueryTime: 2 * time.Second, WaitTime: time.Second, Logins: 5, Parses: 7, Binds: 8, Refused: 1, Dials: 4, DialFailures: 1, Losses: 1, QueueCancels: 2}
 	row.Stats.Cancels[lease.Delivered], row.Stats.Cancels[lease.TimedOut] = 3, 1
+	row.Stats.Fences = [shard.FenceVerdicts]uint64{9, 2, 1, 3}
+	row.Stats.FenceTime.Observe(time.Millisecond)
+	row.Stats.PrimaryWait.Observe(30 * time.Millisecond)
 	row.Stats.CancelLease.Observe(time.Millisecond)
 	row.Stats.Wait.Observe(time.Millisecond)
 	row.Stats.Query.Observe(time.Millisecond)

@@ -191,12 +191,15 @@ func addStats(to *shard.Stats, s *shard.Stats) {
 	for o, n := range s.Cancels {
 		to.Cancels[o] += n
 	}
+	for v, n := range s.Fences {
+		to.Fences[v] += n
+	}
 	to.TransactionTime += s.TransactionTime
 	to.QueryTime += s.QueryTime
 	to.WaitTime += s.WaitTime
 	for _, h := range [...]struct{ to, h *metrics.Histogram }{
 		{&to.Wait, &s.Wait}, {&to.Query, &s.Query}, {&to.Transaction, &s.Transaction},
-		{&to.CancelLease, &s.CancelLease},
+		{&to.CancelLease, &s.CancelLease}, {&to.FenceTime, &s.FenceTime}, {&to.PrimaryWait, &s.PrimaryWait},
 	} {
 		h.to.Merge(h.h)
 	}

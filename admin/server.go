@@ -116,12 +116,37 @@ func (l httpLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-const index = `Fencepost %s
+const indexText = `Fencepost %s
 
 /metrics   for Prometheus
 /healthz   200 while every event loop runs
 /readyz    200 while clients are taken
-`
+
+Shards
+%s`
+
+// indexLimit is how long shards have to answer for the index.
+const indexLimit = time.Second
+
+// index says what there is, and how each shard fares.
+func (s *Server) index(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), indexLimit)
+	defer cancel()
+	var shards strings.Builder
+	for _, d := range askShards(s.ops, s.ops.Shards()...).answers(ctx) {
+		switch {
+		case d.row == nil:
+			fmt.Fprintf(&shards, "  %s: %s\n", d.name, noAnswer)
+		case d.row.View.Elected == "":
+			fmt.Fprintf(&shards, "  %s: %s, no primary\n", d.name, d.row.State)
+		case d.row.Static:
+			fmt.Fprintf(&shards, "  %s: %s, one host %s\n", d.name, d.row.State, d.row.View.Elected)
+		default:
+			fmt.Fprintf(&shards, "  %s: %s, primary %s\n", d.name, d.row.State, d.row.View.Elected)
+		}
+	}
+	plain(w, http.StatusOK, fmt.Sprintf(indexText, s.ops.Version(), shards.String()))
+}
 
 // handler serves everything; profiles only if profiles is set.
 func (s *Server) handler(profiles bool) http.Handler {
@@ -133,9 +158,7 @@ func (s *Server) handler(profiles bool) http.Handler {
 	mux.Handle("GET /metrics", metrics.Handler(registry))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		plain(w, http.StatusOK, fmt.Sprintf(index, s.ops.Version()))
-	})
+	mux.HandleFunc("GET /{$}", s.index)
 	if profiles {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -177,7 +200,7 @@ func stuck(ops Operations, now time.Time) string {
 	return strings.Join(reasons, "\n")
 }
 
-// readyz answers 200 while clients are taken.
+// readyz answers 200 while clients are taken, also while a shard has no primary: standbys serve and writes wait.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.ops.Draining() {
 		plain(w, http.StatusServiceUnavailable, "draining: no new clients are taken\n")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"fencepost/actors/shard/health"
 	"fencepost/eventloop"
 )
 
@@ -52,6 +53,12 @@ func TestMetrics(t *testing.T) {
 			`fencepost_pool_wait_seconds_count{database="app",user="app_owner"} 2`,
 			`fencepost_pool_query_seconds_bucket{database="app",user="app_owner",le="0.001"} 2`,
 			`fencepost_pool_transaction_seconds_sum{database="app",user="app_owner"} 0.002`,
+			`fencepost_pool_fences_total{database="app",user="app_owner",verdict="ok"} 18`,
+			`fencepost_pool_fences_total{database="app",user="app_owner",verdict="no"} 4`,
+			`fencepost_pool_fences_total{database="app",user="app_owner",verdict="failed"} 2`,
+			`fencepost_pool_fences_total{database="app",user="app_owner",verdict="slow"} 6`,
+			`fencepost_pool_fence_seconds_count{database="app",user="app_owner"} 2`,
+			`fencepost_pool_primary_wait_seconds_sum{database="app",user="app_owner"} 0.06`,
 			`fencepost_loop_turns_total{loop="1"}`,
 			`fencepost_clients 6`, `fencepost_actors 11`, `fencepost_draining 0`, `fencepost_loops_answered 1`,
 			`fencepost_scrape_complete 1`, `go_goroutines `, `process_start_time_seconds `,
@@ -136,8 +143,22 @@ func TestHealth(t *testing.T) {
 func TestPaths(t *testing.T) {
 	inProcess(t, "", func(t *testing.T, p *process) {
 		h := NewServer(p, zerolog.Nop()).handler(false)
-		if status, body := get(h, "/"); status != http.StatusOK || !strings.Contains(body, "Fencepost 0.1.0") {
+		if status, body := get(h, "/"); status != http.StatusOK || !strings.Contains(body, "Fencepost 0.1.0") ||
+			!strings.Contains(body, "\nShards\n  main: healthy, primary 10.0.0.1:5433\n  reports: healthy, one host /run/postgresql:5432\n") {
 			t.Errorf("%d %s", status, body)
+		}
+		p.shards[0].set(func(s *fakeShard) { s.row.View.Elected, s.row.State = "", health.Failover })
+		p.shards[1].set(func(s *fakeShard) { s.mute = true })
+		began := time.Now()
+		if status, body := get(h, "/"); status != http.StatusOK || !strings.Contains(body, "\n  main: failover, no primary\n  reports: "+noAnswer+"\n") {
+			t.Errorf("%d %s", status, body)
+		}
+		if took := time.Since(began); took > indexLimit {
+			t.Errorf("took %v", took)
+		}
+		// No primary is no reason to send clients elsewhere: standbys serve and writes wait.
+		if status, body := get(h, "/readyz"); status != http.StatusOK || body != "ok\n" {
+			t.Errorf("/readyz: %d %s", status, body)
 		}
 		for _, path := range []string{"/nosuch", "/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/heap"} {
 			if status, _ := get(h, path); status != http.StatusNotFound {

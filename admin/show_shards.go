@@ -27,8 +27,6 @@ const (
 	roleUnknown  = "unknown"   // has not answered, or something failed since it did
 )
 
-var hostRoles = []string{rolePrimary, roleStandby, roleReadOnly, roleWritable, roleForeign, roleUnknown}
-
 func hostRole(h *shard.HostRow) string {
 	switch {
 	case h.Elected:

@@ -12,12 +12,13 @@ import (
 	"fencepost/metrics"
 )
 
-// source answers a scrape: a message to the lanes of each loop, and counters that anybody may read. A loop that does not
-// answer in time costs the scrape its pools only.
+// source answers a scrape: a message to the lanes of each loop and to each shard's actor, and counters that anybody may
+// read. A loop that does not answer in time costs the scrape its pools only, a shard itself and its hosts.
 func source(ops Operations) metrics.Source {
 	return func(ctx context.Context) []metrics.Family {
 		f := processFamilies(ops)
 		f = append(f, loopFamilies(ops.Loops())...)
+		shards := askShards(ops, ops.Shards()...)
 		rows, err := lanes(ctx, ops)
 		answered := 1.0
 		if err != nil {
@@ -25,7 +26,8 @@ func source(ops Operations) metrics.Source {
 		}
 		f = append(f, metrics.Family{Name: "loops_answered", Type: metrics.Gauge, Samples: single(answered),
 			Help: "Whether every event loop answered this scrape in time: 1, or 0 if pools are missing from it."})
-		return append(f, poolFamilies(pools(rows))...)
+		f = append(f, poolFamilies(pools(rows))...)
+		return append(f, shardFamilies(shards.answers(ctx))...)
 	}
 }
 
@@ -132,6 +134,8 @@ var poolColumns = []poolColumn{
 	{name: "wait_seconds", typ: metrics.Distribution, help: "Wait of clients for a server connection.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.Wait }},
 	{name: "query_seconds", typ: metrics.Distribution, help: "Duration of queries.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.Query }},
 	{name: "cancel_lease_seconds", typ: metrics.Distribution, help: "How long cancels kept a server connection from the next client.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.CancelLease }},
+	{name: "fence_seconds", typ: metrics.Distribution, help: "Time from a fence's question to its answer.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.FenceTime }},
+	{name: "primary_wait_seconds", typ: metrics.Distribution, help: "Wait of writes that found no primary.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.PrimaryWait }},
 	{name: "transaction_seconds", typ: metrics.Distribution, help: "Duration of transactions.", histogram: func(p *poolRow) *metrics.Histogram { return &p.stats.Transaction }},
 }
 
@@ -167,7 +171,7 @@ func poolFamilies(all []*poolRow) []metrics.Family {
 		servers.Samples = append(servers.Samples, metrics.Sample{Labels: []string{p.key.Database, p.key.ServerUser, "being_canceled"},
 			Value: float64(p.beingCanceled)})
 	}
-	return append(families, servers, cancelFamily(all))
+	return append(families, servers, cancelFamily(all), fenceFamily(all))
 }
 
 // cancelFamily counts cancels by what became of them. Those of outcome timed_out ran into cancel_ack_timeout.
