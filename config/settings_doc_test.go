@@ -51,7 +51,7 @@ func TestSettingsPage(t *testing.T) {
 	}
 
 	for _, s := range slices.Concat(shardSettings, databaseSettings) {
-		if !regexp.MustCompile(`\b` + s.key + `\b`).Match(page) && !slices.ContainsFunc(fencepostSettings, func(f setting) bool { return strings.HasSuffix(f.key, s.key) }) {
+		if !regexp.MustCompile(`\b`+s.key+`\b`).Match(page) && !slices.ContainsFunc(fencepostSettings, func(f setting) bool { return strings.HasSuffix(f.key, s.key) }) {
 			t.Errorf("%s is not named", s.key)
 		}
 	}

@@ -140,6 +140,7 @@ func TestHostLists(t *testing.T) {
 		`"a", "b", "a:5432"`:                    `must name each address once, not a:5432 twice`,
 		`"A.example", "a.example."`:             `must name each address once, not a.example.:5432 twice`,
 		`"::1", "[0:0::1]:5432"`:                `must name each address once, not [0:0::1]:5432 twice`,
+		`"::ffff:10.0.0.1", "10.0.0.1"`:         `must name each address once, not 10.0.0.1:5432 twice`,
 		`"/run/a", "/run//a/"`:                  `must name each address once, not /run//a/:5432 twice`,
 		`"a", { addr = "a", role = "replica" }`: `must name each address once, not a:5432 twice`,
 		`"a", "a:5433", "b", "/a"`:              "",
