@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -37,7 +38,7 @@ func (x *execution) forget(ref ShardRef) error {
 	row, ok := receive(ctx, askShards(x.ops, ref).replies[0])
 	switch {
 	case !ok:
-		return &silentShard{ref.Name}
+		return x.silence(ref)
 	case row.Static:
 		return pgerr.ConsoleError("shard " + ref.Name + " has no roles").
 			WithDetail("Its only host serves everything, so there is nothing to forget.")
@@ -46,9 +47,17 @@ func (x *execution) forget(ref ShardRef) error {
 	x.ops.System().Root.Send(ref.PID, &shard.Forget{Reply: reply})
 	generation, ok := receive(ctx, reply)
 	if !ok {
-		return &silentShard{ref.Name}
+		return x.silence(ref)
 	}
 	x.out = wire.AppendNotice(x.out, &pgerr.Error{Code: pgerr.SuccessfulCompletion,
 		Message: fmt.Sprintf("shard %s forgot its system identifier and its floor; its generation is %d", ref.Name, generation)})
 	return x.done("FORGET")
+}
+
+// silence is why a shard's answer is not there: its actor is silent, or nobody waits for it any more.
+func (x *execution) silence(ref ShardRef) error {
+	if x.ctx.Err() != nil {
+		return context.Cause(x.ctx)
+	}
+	return &silentShard{ref.Name}
 }

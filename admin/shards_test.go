@@ -64,6 +64,23 @@ func TestForgetThatIsNotAnswered(t *testing.T) {
 	})
 }
 
+// A cancel ends the wait for a silent actor, and is not taken for its silence.
+func TestCancelWhileAShardIsSilent(t *testing.T) {
+	for _, query := range []string{"SHOW SHARDS", "SHOW REPLICATION", "SHOW ELECTIONS", "FORGET main", "SHOW POOLS"} {
+		inProcess(t, "", func(t *testing.T, p *process) {
+			p.shards[0].set(func(s *fakeShard) { s.mute = true })
+			p.lanes[1].set(func(l *fakeLanes) { l.mute = true })
+			s := p.session("ops")
+			s.send(query)
+			time.Sleep(time.Second)
+			p.system.Root.Send(p.console, &Interrupt{From: s.pid})
+			if got := s.answer(); !strings.HasSuffix(got, "ERROR 57014 canceling statement due to user request\n") || strings.Contains(got, noAnswer) {
+				t.Errorf("%s: %s", query, got)
+			}
+		})
+	}
+}
+
 // While a loop is stuck the shards are shown all the same, in one time limit for both.
 func TestShardsWhileALoopIsStuck(t *testing.T) {
 	inProcess(t, "", func(t *testing.T, p *process) {

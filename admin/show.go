@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"strings"
 
 	"fencepost/pgerr"
@@ -63,6 +64,9 @@ func show(x *execution, s statement) error {
 		return pgerr.FeatureNotSupported("SHOW " + strings.ToUpper(name) + " is not available")
 	}
 	t, err := build(x)
+	if x.ctx.Err() != nil { // what is missing then is nobody's silence
+		return context.Cause(x.ctx)
+	}
 	if err != nil {
 		return err
 	}
