@@ -1,26 +1,265 @@
 package shard
 
 import (
+	"context"
+	"net"
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
+
+	"fencepost/actors/monitor"
+	"fencepost/actors/shard/election"
+	"fencepost/actors/shard/health"
+	"fencepost/role"
 )
 
-// Actor is the shard's actor. With static hosts it has nothing to decide.
-type Actor struct {
+// ActorConfig is what a shard's actor is made of.
+type ActorConfig struct {
 	Shard *Shard
-	Log   zerolog.Logger
+	// Settings to begin with; see Configure. Those of a static shard are not looked at.
+	Settings Settings
+	// Lanes are those that are told of a new view: the parents of the lanes, one per loop. It is called whenever there is
+	// one. nil: nobody.
+	Lanes func() []*actor.PID
+	// Observer is this process in what its shards observe: its boot identifier.
+	Observer string
+	Log      zerolog.Logger
+	// Dial is how monitors connect; nil: as monitor.Config says.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Resolver finds the addresses of host names; nil: as monitor.NamesConfig says.
+	Resolver monitor.Resolver
+	// Monitor spawns a host's monitor; nil: monitor.Props.
+	Monitor func(monitor.Config) *actor.Props
 }
 
+// ActorProps spawns a shard's actor, on the ordinary dispatcher; one actor per Props. It is to be restarted when it
+// fails: it then knows the floor and the primary that it had, in doubt, and asks its lanes which connections there are.
+func ActorProps(c ActorConfig) *actor.Props {
+	if c.Shard.View().Static {
+		return actor.PropsFromProducer(func() actor.Actor { return &Actor{Shard: c.Shard, Log: c.Log} })
+	}
+	if c.Monitor == nil {
+		c.Monitor = monitor.Props
+	}
+	if c.Lanes == nil {
+		c.Lanes = func() []*actor.PID { return nil }
+	}
+	mem := &memory{settings: c.Settings, resolved: map[string][]role.Host{}, gone: map[role.Host]string{}}
+	return actor.PropsFromProducer(func() actor.Actor { return newDecider(&c, mem) })
+}
+
+// memory is what outlives a restart of the actor. It belongs to the incarnation that runs.
+type memory struct {
+	settings Settings
+	view     *election.View         // the last one; nil: none yet
+	resolved map[string][]role.Host // addresses of names
+	gone     map[role.Host]string   // the elected host's address that its name, the value, does not have any more
+	seq      uint64                 // of the last observation
+	file     stateKeeper
+	early    []any // what came before the state file was read, in order
+	seen     []Transition
+	counts   ShardCounts
+}
+
+// decider is the actor of a shard with roles. It executes what its two machines decide.
+type decider struct {
+	cfg *ActorConfig
+	mem *memory
+	log zerolog.Logger
+	ctx actor.Context // within Receive
+
+	election *election.Machine // nil until the state file was read
+	health   *health.Machine
+	ended    bool // stopping or restarting: children end and are not missed
+
+	list    []election.HostConfig // as the election has it
+	hosts   map[role.Host]*watched
+	names   *actor.PID // nil: no host has a name
+	nameErr map[string]error
+	conns   map[role.Host]int // backends that are counted
+	proved  health.Proven     // as told to health last
+
+	doubtSince time.Time
+	conflict   bool // several servers are writable on one timeline
+
+	mode        monitor.Mode
+	urgentSince time.Time // zero: not urgent
+	waited      time.Time // when a write waited last
+
+	stale   bool // something that the view or the rows show may have changed
+	timer   *time.Timer
+	timerID uint64
+	armed   time.Time
+	bugs    repeated
+}
+
+func newDecider(c *ActorConfig, mem *memory) *decider {
+	return &decider{cfg: c, mem: mem, log: c.Log.With().Str("shard", c.Shard.Name).Logger(),
+		hosts: map[role.Host]*watched{}, nameErr: map[string]error{}, conns: map[role.Host]int{}}
+}
+
+// shardTick is the timer's message; one of an earlier setting is stale.
+type shardTick struct{ id uint64 }
+
+// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
+func (shardTick) IgnoreDeadLetterLogging() {}
+
 // Receive implements actor.Actor.
-func (a *Actor) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case *Connected, *Observed, *Hinted, *ConnectFailed, *Waiting:
-	case *HostLost:
-		if !m.Expected {
-			a.Log.Debug().Str("shard", a.Shard.Name).Str("host", m.Host).Str("code", m.Code).Msg("server connection lost")
+func (a *decider) Receive(ctx actor.Context) {
+	a.ctx = ctx
+	whole := false
+	defer func() {
+		if !whole {
+			a.cfg.Shard.Doubted(true, time.Now()) // it panicked: what it knew by now is not to be relied on
 		}
-	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
+	}()
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		a.started()
+	case *actor.Restarting, *actor.Stopping:
+		a.end()
+	case *actor.Stopped:
+	case *actor.Terminated:
+		a.terminated(m.Who)
+	case stateRead:
+		if a.election == nil {
+			a.mem.file.read(a.log, m)
+			a.begin()
+		}
 	default:
-		a.Log.Error().Type("message_type", m).Str("shard", a.Shard.Name).Msg("shard: unhandled message")
+		if a.election == nil {
+			a.mem.early = append(a.mem.early, m)
+		} else {
+			a.take(m)
+		}
+	}
+	whole = true
+}
+
+// started begins, or reads the state file first.
+func (a *decider) started() {
+	file := &a.mem.file
+	if path := a.mem.settings.StateFile; path != "" && !file.known {
+		root, self := a.ctx.ActorSystem().Root, a.ctx.Self()
+		go func() { // ends with the read
+			floor, err := readState(path)
+			root.Send(self, stateRead{path, floor, err})
+		}()
+		return
+	}
+	file.known = true
+	a.begin()
+}
+
+// begin makes the machines and spawns the monitors. After a restart the floor and the elected host are those of the last
+// view, the host in doubt, and the lanes say which connections there are.
+func (a *decider) begin() {
+	now, s, last := time.Now(), a.mem.settings, a.mem.view
+	a.list = a.hostList()
+	a.election = election.New(now, s.Election, a.list, a.mem.file.floor, last)
+	if last == nil {
+		a.health = health.New(now, s.Health)
+	} else {
+		a.health = health.Resume(now, s.Health, last.Elected)
+		a.mem.counts.Restarts++
+		a.mem.counts.States[health.Unhealthy]++
+		a.tell(now, zerolog.WarnLevel, "state", last.Elected, "the shard's actor was restarted")
+	}
+	a.stale = true
+	a.mode = a.pace(now)
+	a.follow()
+	a.attend(now)
+	a.elect(now, now, election.Tick{})
+	for host := range a.mem.gone {
+		a.elect(now, now, election.AddressGone{Host: host})
+	}
+	a.conclude(now)
+	if last != nil {
+		a.tellLanes(a.ctx.Self())
+	}
+	for len(a.mem.early) > 0 {
+		m := a.mem.early[0]
+		a.mem.early = a.mem.early[1:]
+		a.take(m)
+	}
+}
+
+// doubts reports whether a message's sender has raised doubt for it.
+func doubts(message any) bool {
+	switch m := message.(type) {
+	case *HostLost:
+		return m.Doubts
+	case *ConnectFailed:
+		return m.Doubts
+	case *Hinted:
+		return m.Doubts
+	}
+	return false
+}
+
+// take takes a message in. A doubt that was raised for it is settled when the machines have drawn their conclusions, or,
+// if they fail, when the actor itself is in doubt.
+func (a *decider) take(message any) {
+	whole := false
+	defer func() {
+		if !whole {
+			a.cfg.Shard.Doubted(true, time.Now())
+		}
+		if doubts(message) {
+			a.cfg.Shard.Settle()
+		}
+	}()
+	now := time.Now()
+	a.dispatch(now, message)
+	a.conclude(now)
+	whole = true
+}
+
+func (a *decider) dispatch(now time.Time, message any) {
+	switch m := message.(type) {
+	case *Connected:
+		a.connected(now, m)
+	case *Observed:
+		a.observed(now, m.Observation)
+	case *HostLost:
+		a.hostLost(now, m)
+	case *ConnectFailed:
+		a.connectFailed(now, m)
+	case *Hinted:
+		a.hinted(now, m)
+	case *Waiting:
+		a.waited = now
+	case *monitor.Observed:
+		a.probed(now, m.Observation)
+	case *monitor.Late:
+		a.elect(now, now, election.Late{Host: m.Host})
+	case *monitor.Lost:
+		a.monitorLost(now, m)
+	case *monitor.Refused:
+		a.elect(now, m.At, election.Refused{Host: m.Host, AfterLoss: m.AfterLoss, Code: m.Code, At: m.At})
+	case *monitor.Failed:
+		a.monitorFailed(now, m)
+	case *monitor.State:
+		a.monitorState(now, m)
+	case *monitor.Resolved:
+		a.resolved(now, m)
+	case *monitor.Unresolved:
+		a.unresolved(now, m)
+	case shardTick:
+		if m.id == a.timerID {
+			a.armed = time.Time{}
+			a.ticked(now)
+		}
+	case stateWritten:
+		a.mem.file.written(now, a.log, m)
+	case *Configure:
+		a.configure(now, m.Settings)
+	case *Forget:
+		a.forget(now, m)
+	case *DescribeShard:
+		m.Reply <- a.describe(now)
+	default:
+		a.log.Error().Type("message_type", m).Msg("shard: unhandled message")
 	}
 }

@@ -1,0 +1,312 @@
+package shard
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/actors/monitor"
+	"fencepost/actors/shard/election"
+	"fencepost/actors/shard/health"
+	"fencepost/role"
+)
+
+// watched is a host of the list with its monitor.
+type watched struct {
+	pid   *actor.PID // nil: its name has no address yet, or the monitor failed for good; see attend
+	login monitorLogin
+	kind  monitor.Kind // how it is reached, as the monitor told last
+	code  string
+	err   string
+	up    bool // the monitor's connection is counted
+	ban   ban
+	// behind is how many bytes it lacked at its last answer, at least.
+	behind uint64
+}
+
+// monitorLogin is what a monitor cannot be told while it runs.
+type monitorLogin struct{ user, database, password string }
+
+func (s *Settings) login() monitorLogin { return monitorLogin{s.User, s.Database, s.Password} }
+
+var (
+	probeNow  = &monitor.ProbeNow{}
+	closeDown = &monitor.Close{}
+)
+
+// address gives the address that a host of the settings is; false if it is a name.
+func address(addr string) (role.Host, bool) {
+	if strings.HasPrefix(addr, "/") {
+		return role.Host(addr), true
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return role.Host(addr), true // the settings refuse it; a monitor will say what is wrong with it
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
+		return role.Host(addr), false
+	}
+	hosts, err := monitor.Resolve(context.Background(), nil, addr) // of an address: asks nobody
+	if err != nil {
+		return role.Host(addr), true
+	}
+	return hosts[0], true
+}
+
+// named reports whether the addresses of a host of the settings are followed. A host that nobody checks is dialled by its
+// name.
+func named(s HostSetting) bool {
+	_, fixed := address(s.Addr)
+	return !fixed && s.Role != election.Any
+}
+
+// hostList is the election's list. A name stands for itself as long as it has no address. The elected host's address that
+// a name has lost stays behind the others.
+func (a *decider) hostList() []election.HostConfig {
+	var list []election.HostConfig
+	for _, s := range a.mem.settings.Hosts {
+		add := func(h role.Host) {
+			list = append(list, election.HostConfig{Host: h, Role: s.Role, Name: s.Addr})
+		}
+		if !named(s) {
+			h, _ := address(s.Addr)
+			add(h)
+			continue
+		}
+		addrs := a.mem.resolved[s.Addr]
+		if len(addrs) == 0 {
+			add(role.Host(s.Addr))
+		}
+		for _, h := range addrs {
+			add(h)
+		}
+		for h, name := range a.mem.gone { // one at most: the elected one
+			if name == s.Addr {
+				add(h)
+			}
+		}
+	}
+	return list
+}
+
+// standIn reports whether a host of the list is a name without an address.
+func standIn(h election.HostConfig) bool {
+	return string(h.Host) == h.Name && named(HostSetting{Addr: h.Name, Role: h.Role})
+}
+
+func (a *decider) has(h role.Host) bool {
+	return slices.ContainsFunc(a.list, func(c election.HostConfig) bool { return c.Host == h })
+}
+
+func (a *decider) roleOf(h role.Host) election.Role {
+	if i := slices.IndexFunc(a.list, func(c election.HostConfig) bool { return c.Host == h }); i >= 0 {
+		return a.list[i].Role
+	}
+	return election.Auto
+}
+
+// follow has the names of the settings followed.
+func (a *decider) follow() {
+	var names []string
+	for _, s := range a.mem.settings.Hosts {
+		if named(s) && !slices.Contains(names, s.Addr) {
+			names = append(names, s.Addr)
+		}
+	}
+	for name := range a.mem.resolved {
+		if !slices.Contains(names, name) {
+			delete(a.mem.resolved, name)
+		}
+	}
+	for h, name := range a.mem.gone {
+		if !slices.Contains(names, name) {
+			delete(a.mem.gone, h)
+		}
+	}
+	for name := range a.nameErr {
+		if !slices.Contains(names, name) {
+			delete(a.nameErr, name)
+		}
+	}
+	if a.names == nil && len(names) > 0 {
+		a.names = a.ctx.SpawnPrefix(monitor.NamesProps(monitor.NamesConfig{Resolver: a.cfg.Resolver, Log: a.log}), "names-")
+	}
+	if a.names != nil {
+		a.ctx.Send(a.names, &monitor.Watch{Names: names})
+	}
+}
+
+// resolved: a name has addresses, or others than before.
+func (a *decider) resolved(now time.Time, m *monitor.Resolved) {
+	if !slices.ContainsFunc(a.mem.settings.Hosts, func(s HostSetting) bool { return s.Addr == m.Name && named(s) }) {
+		return
+	}
+	delete(a.nameErr, m.Name)
+	before := a.mem.resolved[m.Name]
+	a.mem.resolved[m.Name] = m.Hosts
+	elected := a.election.View().Elected
+	if slices.Contains(before, elected) && !slices.ContainsFunc(a.hostList(), func(c election.HostConfig) bool { return c.Host == elected }) {
+		a.mem.gone[elected] = m.Name
+		a.elect(now, now, election.AddressGone{Host: elected})
+	}
+	for _, h := range m.Hosts {
+		if _, was := a.mem.gone[h]; was {
+			delete(a.mem.gone, h)
+			a.elect(now, now, election.AddressBack{Host: h})
+		}
+	}
+	a.rehost(now, m.Name+" has other addresses")
+	a.stale = true
+}
+
+// unresolved: a name has no answer. One that had one keeps its addresses.
+func (a *decider) unresolved(now time.Time, m *monitor.Unresolved) {
+	a.nameErr[m.Name] = m.Err
+	a.stale = true
+	if a.has(role.Host(m.Name)) {
+		why := "its name does not resolve"
+		if m.Slow {
+			why = "its name was not resolved in time"
+		}
+		a.elect(now, now, election.Failed{Host: role.Host(m.Name), Why: why, At: now})
+	}
+}
+
+// dropGone lets go of an address that its name has lost, once it is not the elected host's any more.
+func (a *decider) dropGone(now time.Time) {
+	if len(a.mem.gone) == 0 {
+		return
+	}
+	for h := range a.mem.gone {
+		if h != a.election.View().Elected {
+			delete(a.mem.gone, h)
+		}
+	}
+	a.rehost(now, "an address is gone from its name")
+}
+
+// rehost gives the election the list of hosts, if it is another one, and each host its monitor.
+func (a *decider) rehost(now time.Time, why string) {
+	list := a.hostList()
+	if slices.Equal(list, a.list) {
+		return
+	}
+	a.list = list
+	a.hostsChanged(now, why)
+	a.attend(now)
+	a.elect(now, now, election.Hosts{List: list})
+}
+
+// attend sees that each host of the list has a monitor with the right login, and no other host has one.
+func (a *decider) attend(now time.Time) {
+	for h, w := range a.hosts {
+		if !a.has(h) {
+			a.leave(now, h, w)
+			delete(a.hosts, h)
+			if a.conns[h] == 0 {
+				a.assess(now, health.HostGone{Host: h})
+			}
+		}
+	}
+	login := a.mem.settings.login()
+	for _, c := range a.list {
+		w := a.hosts[c.Host]
+		if w == nil {
+			w = &watched{}
+			a.hosts[c.Host] = w
+		}
+		if standIn(c) || w.pid != nil && w.login == login {
+			continue
+		}
+		a.leave(now, c.Host, w)
+		w.login = login
+		w.pid = a.ctx.SpawnPrefix(a.cfg.Monitor(a.monitorConfig(c)), "monitor-")
+	}
+}
+
+func (a *decider) monitorConfig(c election.HostConfig) monitor.Config {
+	login := a.mem.settings.login()
+	m := monitor.Config{
+		Host: c.Host, User: login.user, Database: login.database, Dial: a.cfg.Dial, Mode: a.mode, Log: a.log,
+		Password: func(context.Context) (string, error) { return login.password, nil },
+	}
+	if named(HostSetting{Addr: c.Name, Role: c.Role}) {
+		m.Names, m.Name = a.names, c.Name
+	}
+	return m
+}
+
+// leave ends a host's monitor. That is no loss.
+func (a *decider) leave(now time.Time, h role.Host, w *watched) {
+	if w.pid == nil {
+		return
+	}
+	a.ctx.Send(w.pid, closeDown)
+	a.monitorGone(now, h, health.Disconnected{Expected: true, At: now})
+	w.pid, w.kind, w.code, w.err = nil, monitor.Connecting, "", ""
+}
+
+// terminated: a child has ended. A monitor that was not told to has failed too often in a row: the next tick gives the host
+// another one.
+func (a *decider) terminated(who *actor.PID) {
+	if a.ended || a.election == nil {
+		return
+	}
+	if a.names != nil && a.names.Equal(who) {
+		a.names = nil
+	}
+	for h, w := range a.hosts {
+		if w.pid != nil && w.pid.Equal(who) {
+			a.log.Error().Str("host", string(h)).Msg("shard: monitor ended")
+			a.monitorGone(time.Now(), h, health.Disconnected{Expected: true, At: time.Now()})
+			w.pid, w.kind = nil, monitor.Local
+		}
+	}
+}
+
+// defaultInterval is role_check_interval where none is given.
+const defaultInterval = time.Second
+
+// waitKept is how long a write counts as waiting after the last word of it.
+const waitKept = 300 * time.Millisecond
+
+func (a *decider) writeWaits(now time.Time) bool {
+	return !a.waited.IsZero() && now.Before(a.waited.Add(waitKept))
+}
+
+// pace is how often monitors are to probe.
+func (a *decider) pace(now time.Time) monitor.Mode {
+	interval := a.mem.settings.Interval
+	if interval <= 0 {
+		interval = defaultInterval
+	}
+	_, doubted := a.election.InDoubt()
+	urgent := doubted || a.election.View().Elected == "" || a.health.State() != health.Healthy
+	waits := a.writeWaits(now)
+	switch {
+	case !urgent && !waits:
+		a.urgentSince = time.Time{}
+	case a.urgentSince.IsZero():
+		a.urgentSince = now
+	}
+	return monitor.Pace(interval, urgent, now.Sub(a.urgentSince), waits)
+}
+
+// setPace tells the monitors how often to probe, if that is new.
+func (a *decider) setPace(now time.Time) {
+	mode := a.pace(now)
+	if mode == a.mode {
+		return
+	}
+	a.mode = mode
+	for _, c := range a.list {
+		if w := a.hosts[c.Host]; w.pid != nil {
+			a.ctx.Send(w.pid, &mode)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package shard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"fencepost/actors/shard/election"
+	"fencepost/actors/shard/health"
+	"fencepost/role"
+)
+
+// publish replaces the view if there is anything new in it, and tells the lanes if it is something they act on.
+func (a *decider) publish(now time.Time) {
+	v, old := a.compose(now), a.cfg.Shard.View()
+	told := v.actsLike(old)
+	if told && v.Why == old.Why && v.Explanation == old.Explanation && v.Hint == old.Hint {
+		return
+	}
+	a.cfg.Shard.Publish(v)
+	if !told {
+		a.tellLanes(nil)
+	}
+}
+
+// actsLike reports whether lanes do the same under both views.
+func (v *View) actsLike(w *View) bool {
+	return v.Epoch == w.Epoch && v.Static == w.Static && v.Elected == w.Elected && v.Floor == w.Floor && v.SystemID == w.SystemID &&
+		v.NoTimelines == w.NoTimelines && v.State == w.State && v.Balance == w.Balance && v.Warm == w.Warm && v.Refuse == w.Refuse &&
+		slices.Equal(v.Standbys, w.Standbys)
+}
+
+// tellLanes tells the lanes of the view, or, if recount is set, asks them for their connections.
+func (a *decider) tellLanes(recount *actor.PID) {
+	for _, l := range a.cfg.Lanes() {
+		a.ctx.Send(l, &ViewChanged{Shard: a.cfg.Shard, Recount: recount})
+	}
+}
+
+func (a *decider) compose(now time.Time) *View {
+	e, s, rows := a.election.View(), &a.mem.settings, a.election.Hosts(now)
+	v := &View{
+		Epoch: e.Epoch, Elected: string(e.Elected), Floor: e.Floor.Timeline, SystemID: e.Floor.SystemID,
+		Static:      e.Elected != "" && a.roleOf(e.Elected) == election.Any,
+		NoTimelines: e.Evidence.NoTimelines, State: a.health.State(), Since: e.Since, Why: e.Why,
+		Standbys: a.standbys(now, rows), Balance: s.Balance, Warm: s.Warm, Refuse: s.Refuse,
+	}
+	switch {
+	case e.Elected == "":
+		v.Explanation = fmt.Sprintf("no primary is known since %s; %s; the shard is %s", clock(e.Since), a.election.Explain(now), v.State)
+		v.Hint = a.hint(rows)
+	case v.State == health.Failover:
+		v.Explanation = fmt.Sprintf("failover since %s (%s); %s", clock(a.health.Since()), a.health.Reason(), a.election.Explain(now))
+	}
+	return v
+}
+
+// clock is a time for people.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// hint is what an operator can do so that there is a primary again; "" if there is nothing but to wait.
+func (a *decider) hint(rows []election.HostRow) string {
+	foreign := slices.ContainsFunc(rows, func(r election.HostRow) bool { return r.Foreign && r.Last.Verdict == role.Writable })
+	switch behind := a.election.BehindFloor(); {
+	case behind && foreign && a.mem.settings.Election.SystemID != 0:
+		return "A server of another cluster is writable: if it is the right one, change system_identifier in the settings."
+	case behind:
+		return fmt.Sprintf("A writable server is refused because the shard has been on a later timeline or belongs to another cluster: "+
+			"if it is the right one, run FORGET %s on the admin console.", a.cfg.Shard.Name)
+	case a.conflict:
+		return "Stop or demote all but one of the writable servers."
+	}
+	return ""
+}
+
+// keptTransitions is how many are kept for the console.
+const keptTransitions = 100
+
+// tell logs a transition and keeps it for the console.
+func (a *decider) tell(now time.Time, level zerolog.Level, kind string, host role.Host, reason string) {
+	t := Transition{At: now, Kind: kind, Host: string(host), State: a.health.State(), Reason: reason}
+	if v := a.mem.view; v != nil {
+		t.Epoch, t.Elected = v.Epoch, string(v.Elected)
+	}
+	if len(a.mem.seen) >= keptTransitions {
+		a.mem.seen = append(a.mem.seen[:0], a.mem.seen[len(a.mem.seen)-keptTransitions+1:]...)
+	}
+	a.mem.seen = append(a.mem.seen, t)
+	a.log.WithLevel(level).Str("host", t.Host).Uint64("epoch", t.Epoch).Str("elected", t.Elected).Stringer("state", t.State).
+		Str("reason", t.Reason).Msg("shard: " + kind)
+}
+
+func (a *decider) hostsChanged(now time.Time, why string) {
+	var names []string
+	for _, c := range a.list {
+		names = append(names, c.String())
+	}
+	a.stale = true
+	a.tell(now, zerolog.InfoLevel, "hosts", "", why+": "+strings.Join(names, ", "))
+}
+
+func conflictText(c election.Conflict) string {
+	text := fmt.Sprintf("%s are writable on timeline %d", join(c.Hosts), c.Timeline)
+	if c.Timeline == 0 {
+		text = join(c.Hosts) + " are writable"
+	}
+	if c.Elected == "" {
+		return text + ": none of them gets the writes"
+	}
+	return fmt.Sprintf("%s: %s gets the writes all the same", text, c.Elected)
+}
+
+func foreignText(e election.Foreign) string {
+	return fmt.Sprintf("its system identifier is %d, the shard's is %d: it is refused", e.SystemID, e.Want)
+}
+
+func join(hosts []role.Host) string {
+	names := make([]string, len(hosts))
+	for i, h := range hosts {
+		names[i] = string(h)
+	}
+	return strings.Join(names, " and ")
+}
+
+// forget begins a new generation.
+func (a *decider) forget(now time.Time, m *Forget) {
+	a.mem.counts.Forgets++
+	a.tell(now, zerolog.WarnLevel, "forget", "", "FORGET: identifier and floor are learnt anew")
+	a.elect(now, now, election.Forget{})
+	if m.Reply != nil {
+		m.Reply <- a.election.View().Floor.Generation
+	}
+}
+
+// configure takes new settings. Hosts that stay keep what is known about them.
+func (a *decider) configure(now time.Time, s Settings) {
+	a.mem.settings = s
+	a.elect(now, now, election.Configure{Config: s.Election})
+	a.assess(now, health.Configure{Config: s.Health})
+	a.follow()
+	a.rehost(now, "the settings changed")
+	a.attend(now)
+	a.stale = true
+}
+
+// describe makes a copy of all that is known.
+func (a *decider) describe(now time.Time) ShardRow {
+	doubt, doubted := a.election.InDoubt()
+	open, _, _ := a.health.Connections()
+	v := *a.cfg.Shard.View()
+	v.Standbys = slices.Clone(v.Standbys)
+	row := ShardRow{
+		Name: a.cfg.Shard.Name, View: v, Floor: a.election.View().Floor,
+		State: a.health.State(), StateReason: a.health.Reason(), StateSince: a.health.Since(),
+		Connections: open, Transitions: slices.Clone(a.mem.seen), Counts: a.mem.counts,
+	}
+	if doubted {
+		row.Doubt, row.DoubtSince = doubt, a.doubtSince
+	}
+	for _, h := range a.election.Hosts(now) {
+		r := HostRow{HostRow: h, ReadsWhy: a.unreadable(now, h)}
+		r.Reads = r.ReadsWhy == ""
+		if w := a.hosts[h.Host]; w != nil {
+			r.Monitor, r.MonitorCode, r.MonitorErr = w.kind, w.code, w.err
+			if w.banned(now) {
+				r.BannedUntil = w.ban.until
+			}
+		}
+		if err := a.nameErr[h.Name]; err != nil && r.MonitorErr == "" {
+			r.MonitorErr = err.Error()
+		}
+		row.Hosts = append(row.Hosts, r)
+	}
+	return row
+}
