@@ -93,12 +93,12 @@ func hostRows(now time.Time) []shard.HostRow {
 		return h
 	}
 	elected := row("pg1.example:5433", "10.0.0.1:5433", seen(role.Writable, 40*time.Millisecond))
-	elected.Elected, elected.Strength, elected.Last.Source = true, role.Proven, role.Fence
+	elected.Elected, elected.Strength, elected.Last.Source, elected.ReadsWhy = true, role.Proven, role.Fence, "it is the primary"
 	standby := row("pg2.example:5433", "10.0.0.2:5433", seen(role.InRecovery, 900*time.Millisecond))
 	standby.Strength, standby.Cause, standby.Why, standby.Objection = role.Demoted, role.CauseInRecovery, "it is in recovery", "it is in recovery"
 	standby.Last.Lag, standby.Last.LagKnown, standby.Last.LagBytes, standby.Reads = 120*time.Millisecond, true, 4096, true
 	bare := row("pg3.example:5433", "10.0.0.3:5433", role.Observation{Verdict: role.InRecovery, Asked: now, Source: role.Login})
-	bare.Role, bare.Strength, bare.ReadsWhy, bare.BannedUntil = election.Replica, role.Demoted, "it lags too far", now.Add(30*time.Second)
+	bare.Role, bare.Strength, bare.ReadsWhy, bare.BannedUntil = election.Replica, role.Demoted, "it is banned", now.Add(30*time.Second)
 	readOnly := row("", "10.0.0.4:5433", seen(role.ReadOnly, time.Second))
 	readOnly.Strength, readOnly.Why, readOnly.ReadsWhy = role.Demoted, "it is read-only", "it is read-only"
 	old := row("pg5.example:5433", "10.0.0.5:5433", seen(role.Writable, time.Second))
@@ -106,6 +106,7 @@ func hostRows(now time.Time) []shard.HostRow {
 	foreign := row("pg6.example:5433", "10.0.0.6:5433", seen(role.Writable, time.Second))
 	foreign.Last.SystemID, foreign.Foreign, foreign.Strength, foreign.AddressGone = otherCluster, true, role.Demoted, true
 	down := row("pg7.example:5433", "10.0.0.7:5433", seen(role.InRecovery, time.Minute))
+	down.BannedUntil, down.ReadsWhy = now.Add(-time.Second), "its monitor: closed" // the ban is over
 	down.Failure, down.Strength, down.Why = role.Fact{At: now.Add(-time.Second), Why: "refused"}, role.Doubted, "it refused a connection"
 	down.Monitor, down.MonitorErr = monitor.Closed, "connect: connection refused"
 	never := row("pg8.example:5433", "pg8.example:5433", role.Observation{})

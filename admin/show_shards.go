@@ -120,11 +120,12 @@ func note(h *shard.HostRow, now time.Time) string {
 	if h.AddressGone {
 		say("its name no longer resolves to this address", "")
 	}
-	if !h.Reads {
+	switch {
+	case h.Reads, h.Elected:
+	case h.BannedUntil.After(now):
+		say("banned until "+timestamp(h.BannedUntil), "no reads: ")
+	default:
 		say(h.ReadsWhy, "no reads: ")
-	}
-	if h.BannedUntil.After(now) {
-		say("banned from reads until "+timestamp(h.BannedUntil), "")
 	}
 	failure := h.MonitorErr
 	if !strings.Contains(failure, h.MonitorCode) {
