@@ -123,7 +123,7 @@ type Backend struct {
 	addr      net.Addr // where cancels go
 	opened    time.Time
 	idleSince time.Time
-	lastCode  string // SQLSTATE of the last FATAL of the server
+	lastCode  string // see LastCode
 	stopDial  context.CancelFunc
 	leases    Leases
 	leaseID   uint64

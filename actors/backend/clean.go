@@ -90,7 +90,7 @@ func encode(m pgproto3.FrontendMessage) []byte {
 // cleanProgress goes on when the server has answered.
 func (b *Backend) cleanProgress(seen Seen) {
 	if seen.Failed && b.clean.step != draining {
-		b.end(false, errors.New("the reset query failed"))
+		b.giveUp(errors.New("the reset query failed"))
 		return
 	}
 	if seen.Rows && !b.timer.Armed() {
@@ -167,6 +167,13 @@ func (b *Backend) cleanTooLong() {
 		if unanswered {
 			b.takeCancel(nil, nil)
 		}
-		b.end(false, errNotAtRest)
+		b.giveUp(errNotAtRest)
 	}
+}
+
+// giveUp closes a connection that could not be brought to rest. That is no loss, which would speak against the host: what a
+// client leaves behind is enough to bring it about.
+func (b *Backend) giveUp(why error) {
+	b.deps.Log.Info().Uint64("backend", b.ID).Str("host", b.target.Host).AnErr("cause", why).Msg("server connection given up")
+	b.end(true, why)
 }

@@ -14,7 +14,7 @@ func (b *Backend) Spoiled() bool { return b.leases.Spoiled() }
 // Host is the configured host the backend was opened to.
 func (b *Backend) Host() string { return b.target.Host }
 
-// LastCode is the SQLSTATE of the server's last FATAL, "" if it sent none.
+// LastCode is the SQLSTATE of the FATAL error, or else of the warning, with which the server announced its end; "" if it sent none.
 func (b *Backend) LastCode() string { return b.lastCode }
 
 // Login is what the server said at login; nil before. Not to be changed.

@@ -74,7 +74,8 @@ type (
 		Took    time.Duration
 	}
 	// Lost says that the connection is gone. It is the last message of a backend that was opened. Expected: we closed
-	// it; else, if Target.Lost is set, it was called first, and Doubts is true. Code is the SQLSTATE of the server's last words, "" if there were none.
+	// it, also because it did not come to rest; else, if Target.Lost is set, it was called first, and Doubts is true. Code is
+	// the SQLSTATE of the last words of the server about itself, "" if there were none.
 	Lost struct {
 		Backend  *Backend
 		Epoch    uint64
