@@ -247,7 +247,7 @@ func (w *world) rest() {
 	}
 	all := 0
 	for k, n := range size {
-		p, _ := w.budgets.For(k, w.spec.Load())
+		p, _ := w.budgets.For(k, "server:5432", w.spec.Load())
 		if used := p.Used(); used != n {
 			w.problem("pool %v: %d permits are out for %d backends", k, used, n)
 		}
@@ -290,7 +290,7 @@ func (w *world) stop() {
 		w.problem("%d server connections are left open", n)
 	}
 	for _, k := range w.pools {
-		p, d := w.budgets.For(k, w.spec.Load())
+		p, d := w.budgets.For(k, "server:5432", w.spec.Load())
 		if p.Used() != 0 || d.Used() != 0 {
 			w.problem("pool %v: %d permits of it and %d of its database are never given back", k, p.Used(), d.Used())
 		}

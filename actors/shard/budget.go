@@ -7,7 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// Budget hands out the permits of one limit (a pool's size, a database's max_db_connections) to the lanes that share it.
+// Budget hands out the permits of one limit (a pool's size or a database's max_db_connections, on one host) to the lanes
+// that share it.
 // A permit is held for as long as a backend exists. A lane that gets none while somebody waits in it is remembered; a
 // permit that is given back is reserved for the lane remembered longest, so that nobody overtakes it. Meanwhile the other
 // lanes are asked to give one up.
@@ -18,9 +19,6 @@ type Budget struct {
 	hungry   []*actor.PID
 	reserved []*actor.PID
 	lanes    []*actor.PID
-
-	// welcome is what the pool's servers report, as the last login in any lane showed; nil before. Pools only.
-	welcome atomic.Pointer[Welcome]
 }
 
 // NewBudget makes a budget of limit permits; 0 means without limit.
@@ -150,45 +148,91 @@ func without(list []*actor.PID, pid *actor.PID) (rest []*actor.PID, had bool) {
 	return list, false
 }
 
-// Budgets are all budgets of a process: one a pool, one a database. Safe for any goroutine.
+// Budgets are all budgets of a process: one a pool and host, one a database and host. Safe for any goroutine.
 type Budgets struct {
 	mu        sync.Mutex // guards the maps
-	pools     map[PoolKey]*Budget
-	databases map[string]*Budget
+	pools     map[poolHost]*Budget
+	databases map[databaseHost]*Budget
+	welcomes  map[PoolKey]*welcomes
+}
+
+type (
+	poolHost struct {
+		pool PoolKey
+		host string
+	}
+	databaseHost struct{ database, host string }
+)
+
+// welcomes are what the servers of a pool report, as the last login in any lane showed: the primary and a standby. nil
+// before.
+type welcomes struct {
+	lanes            int
+	primary, standby atomic.Pointer[Welcome]
+}
+
+func (w *welcomes) forget() {
+	w.primary.Store(nil)
+	w.standby.Store(nil)
 }
 
 // NewBudgets makes an empty set.
 func NewBudgets() *Budgets {
-	return &Budgets{pools: map[PoolKey]*Budget{}, databases: map[string]*Budget{}}
+	return &Budgets{pools: map[poolHost]*Budget{}, databases: map[databaseHost]*Budget{}, welcomes: map[PoolKey]*welcomes{}}
 }
 
-// For returns the budgets of a pool and of its database, with the limits of spec.
-func (b *Budgets) For(key PoolKey, spec *PoolSpec) (pool, database *Budget) {
+// For returns the budgets of a pool and of its database on a host, with the limits of spec.
+func (b *Budgets) For(key PoolKey, host string, spec *PoolSpec) (pool, database *Budget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, d := b.pools[key], b.databases[key.Database]
+	ph, dh := poolHost{key, host}, databaseHost{key.Database, host}
+	p, d := b.pools[ph], b.databases[dh]
 	if p == nil {
 		p = NewBudget(spec.Size)
-		b.pools[key] = p
+		b.pools[ph] = p
 	}
 	if d == nil {
 		d = NewBudget(spec.DBLimit)
-		b.databases[key.Database] = d
+		b.databases[dh] = d
 	}
 	p.SetLimit(spec.Size)
 	d.SetLimit(spec.DBLimit)
 	return p, d
 }
 
-// Forget drops the budgets of a pool whose last lane has left.
-func (b *Budgets) Forget(key PoolKey) {
+// forget drops the budgets of a pool on a host whose last lane has left.
+func (b *Budgets) forget(key PoolKey, host string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.pools[key]; p != nil && p.unused() {
-		delete(b.pools, key)
+	ph, dh := poolHost{key, host}, databaseHost{key.Database, host}
+	if p := b.pools[ph]; p != nil && p.unused() {
+		delete(b.pools, ph)
 	}
-	if d := b.databases[key.Database]; d != nil && d.unused() {
-		delete(b.databases, key.Database)
+	if d := b.databases[dh]; d != nil && d.unused() {
+		delete(b.databases, dh)
+	}
+}
+
+// welcome is what all lanes of a pool share; a lane that ends gives it back with leave.
+func (b *Budgets) welcome(key PoolKey) *welcomes {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := b.welcomes[key]
+	if w == nil {
+		w = &welcomes{}
+		b.welcomes[key] = w
+	}
+	w.lanes++
+	return w
+}
+
+func (b *Budgets) leave(key PoolKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w := b.welcomes[key]; w != nil {
+		if w.lanes--; w.lanes == 0 {
+			delete(b.welcomes, key)
+		}
 	}
 }
 
@@ -198,13 +242,19 @@ func (b *Budget) unused() bool {
 	return len(b.lanes) == 0
 }
 
-// DatabaseUsed is the number of server connections of a database.
+// DatabaseUsed is the number of server connections of a database, on all hosts.
 func (b *Budgets) DatabaseUsed(name string) int {
 	b.mu.Lock()
-	d := b.databases[name]
-	b.mu.Unlock()
-	if d == nil {
-		return 0
+	var all []*Budget
+	for k, d := range b.databases {
+		if k.database == name {
+			all = append(all, d)
+		}
 	}
-	return d.Used()
+	b.mu.Unlock()
+	n := 0
+	for _, d := range all {
+		n += d.Used()
+	}
+	return n
 }

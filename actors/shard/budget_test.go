@@ -131,8 +131,8 @@ func TestBudgetNeverExceedsItsLimit(t *testing.T) {
 func TestBudgetsOfPools(t *testing.T) {
 	s := NewBudgets()
 	k1, k2 := PoolKey{"db", "a"}, PoolKey{"db", "b"}
-	p1, d1 := s.For(k1, &PoolSpec{Size: 3, DBLimit: 4})
-	p2, d2 := s.For(k2, &PoolSpec{Size: 5, DBLimit: 4})
+	p1, d1 := s.For(k1, "h:1", &PoolSpec{Size: 3, DBLimit: 4})
+	p2, d2 := s.For(k2, "h:1", &PoolSpec{Size: 5, DBLimit: 4})
 	if p1 == p2 || d1 != d2 {
 		t.Fatal("pools share what is theirs, or not what is not")
 	}
@@ -144,15 +144,15 @@ func TestBudgetsOfPools(t *testing.T) {
 	if ok, _, _ := d1.acquire(lanePID(1), true); !ok || s.DatabaseUsed("db") != 1 || s.DatabaseUsed("other") != 0 {
 		t.Errorf("used %d", s.DatabaseUsed("db"))
 	}
-	s.Forget(k1)
-	if again, _ := s.For(k1, &PoolSpec{Size: 3, DBLimit: 4}); again != p1 {
+	s.forget(k1, "h:1")
+	if again, _ := s.For(k1, "h:1", &PoolSpec{Size: 3, DBLimit: 4}); again != p1 {
 		t.Error("the budget of a pool with lanes is forgotten")
 	}
 	d1.release()
 	p1.Leave(lanePID(1))
 	d1.Leave(lanePID(1))
-	s.Forget(k1)
-	if again, _ := s.For(k1, &PoolSpec{Size: 3, DBLimit: 4}); again == p1 {
+	s.forget(k1, "h:1")
+	if again, _ := s.For(k1, "h:1", &PoolSpec{Size: 3, DBLimit: 4}); again == p1 {
 		t.Error("the budget of a pool without lanes is kept")
 	}
 }

@@ -37,57 +37,46 @@ type Deps struct {
 	NextID  func() uint64 // backend ids
 }
 
-// Lane is a pool's part on one event loop: its queue, its leases and its backends. It executes what the pool machine
-// decides.
+// Lane is a pool's part on one event loop: its queues, its leases and its backends, a branch per host. It executes what
+// the pool machines decide.
 type Lane struct {
 	deps    *Deps
 	loop    eventloop.Loop
 	key     PoolKey
 	spec    *PoolSpec
-	machine *pool.Machine
 	stats   *Stats
 	spawner *eventloop.Spawner
 
 	ctx      actor.Context // valid during Receive
 	root     *actor.RootContext
 	self     *actor.PID
-	poolBud  *Budget
-	dbBud    *Budget
+	view     *View     // the one that is acted on; see sync
+	branches []*branch // one a host, the primary's first as a rule
+	home     *branch   // who has no host
+	write    *branch   // the elected host's, or home
+	welcomes *welcomes
+
 	clients  int
-	pending  []*Attach    // not answered: no server login has succeeded yet
-	refusal  *pgerr.Error // why the last login failed; nil after a success
-	rejected bool         // … and it was the server that said so
-	attaches uint64       // Attach messages handled
-	stopped  bool         // its children are ending
-	askedAt  time.Time    // when other lanes were last asked for a permit
-	emptied  time.Time    // since when nobody uses the lane; zero while somebody does
-	effects  []pool.Effect
-	running  bool
+	pending  []*Attach // not answered: no server login has succeeded yet
+	attaches uint64    // Attach messages handled
+	turn     uint64    // of the last checkout
+	next     int       // round robin over standbys
+	fencing  int       // backends that are being fenced
+	fenceID  uint64
+	paused   bool
+	draining bool
+	stopped  bool      // its children are ending
+	askedAt  time.Time // when other lanes were last asked for a permit
+	toldAt   time.Time // when the shard was last told that a write waits
+	emptied  time.Time // since when nobody uses the lane; zero while somebody does
 	timer    eventloop.Timer
 	interval time.Duration // of the armed timer
 }
 
-// member is what a slot's Owner points to.
-type member struct {
-	b       *backend.Backend
-	pid     *actor.PID
-	granted Granted
-	to      *actor.PID // who has the lease
-	patient bool       // of the last Checkin
-}
-
-type branch struct{}
-
 type tick struct{}
 
-// offer says that a permit of a budget has become free; giveUp asks for the permit of an idle backend.
-type (
-	offer  struct{}
-	giveUp struct{ share int }
-)
-
 func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane {
-	l := &Lane{deps: deps, loop: loop, key: key, spec: spec, stats: &Stats{}, machine: pool.New(spec.Limits)}
+	l := &Lane{deps: deps, loop: loop, key: key, spec: spec, stats: &Stats{}}
 	l.spawner = eventloop.NewSpawner(loop)
 	return l
 }
@@ -95,10 +84,7 @@ func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane
 // after takes over from the lane that failed before it, nil for the first: its clients are still there.
 func (l *Lane) after(old *Lane) *Lane {
 	if old != nil {
-		l.clients, l.stats, l.attaches = old.clients, old.stats, old.attaches
-		if old.machine.Paused() {
-			l.machine.Step(time.Time{}, pool.Pause{})
-		}
+		l.clients, l.stats, l.attaches, l.paused = old.clients, old.stats, old.attaches, old.paused
 	}
 	return l
 }
@@ -110,14 +96,16 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.late(ctx.Message())
 		return
 	}
+	if l.view != nil && l.view != l.spec.Shard.View() {
+		l.sync()
+	}
 	switch m := ctx.Message().(type) {
 	case *Checkout:
-		m.Owner = m
-		l.run(l.machine.Checkout(l.loop.Now(), &m.Waiter))
+		l.checkout(m)
 	case *Checkin:
 		l.checkin(m)
 	case *Abandon:
-		l.step(pool.Abandon{Waiter: &m.Checkout.Waiter})
+		l.abandon(m.Checkout)
 	case *Attach:
 		l.attach(m)
 	case *Detach:
@@ -134,28 +122,32 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case *backend.DialFailed:
 		l.dialFailed(m)
 	case *backend.Cleaned:
-		l.step(pool.Cleaned{Slot: m.Backend.Slot})
+		if mem := memberOf(m.Backend); mem != nil {
+			mem.br.step(pool.Cleaned{Slot: m.Backend.Slot})
+		}
 	case *backend.Lost:
 		l.lost(m)
+	case *backend.Fenced:
+		l.fenced(m)
+	case *backend.Hinted:
+		l.tellShard(&Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
+	case *Spoiled:
+		l.spoiled(m)
 	case tick:
-		l.interval = 0
-		l.step(pool.Tick{})
-		l.expireLogins()
-		l.retireIfUnused()
+		l.tick()
 	case offer:
-		l.step(pool.Tick{})
-		l.decline()
+		l.each(func(br *branch) {
+			br.step(pool.Tick{})
+			br.decline()
+		})
+	case giveUp:
+		l.giveUp(m)
+	case viewChanged:
+		l.recount(m.recount)
 	case controlLane:
 		l.control(m.verb)
 	case reloadLane:
 		l.reload(m.spec)
-	case giveUp:
-		l.step(pool.GiveUp{Share: m.share})
-	case *Spoiled:
-		if mem, ok := m.Backend.Slot.Owner.(*member); ok {
-			mem.to = nil
-		}
-		l.step(pool.Spoiled{Slot: m.Backend.Slot, Waiter: &m.Checkout.Waiter})
 	case *actor.Terminated:
 		l.terminated(m.Who)
 	case *actor.Started:
@@ -172,13 +164,38 @@ func (l *Lane) Receive(ctx actor.Context) {
 
 func (l *Lane) name() string { return l.key.Database + "." + l.key.ServerUser }
 
+// each calls f for every branch with a host.
+func (l *Lane) each(f func(*branch)) {
+	for _, br := range l.branches {
+		f(br)
+	}
+}
+
+// memberOf is the record of a backend, nil if its slot is gone.
+func memberOf(b *backend.Backend) *member {
+	m, _ := b.Slot.Owner.(*member)
+	return m
+}
+
+// members calls f for every backend of the branch.
+func (br *branch) members(f func(*member)) {
+	br.machine.Slots(func(s *pool.Slot) {
+		if m, ok := s.Owner.(*member); ok {
+			f(m)
+		}
+	})
+}
+
+func (l *Lane) tellShard(m any) { l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), m) }
+
 func (l *Lane) start() {
 	l.root, l.self = l.ctx.ActorSystem().Root, l.ctx.Self()
-	l.poolBud, l.dbBud = l.deps.Budgets.For(l.key, l.spec)
-	l.poolBud.Join(l.self)
-	l.dbBud.Join(l.self)
+	l.welcomes = l.deps.Budgets.welcome(l.key)
 	l.timer.Fire = func() { l.root.Send(l.self, tick{}) }
-	l.step(pool.Tick{})
+	l.view = &View{} // nobody yet: sync goes from here to what is published
+	l.home = l.newBranch("")
+	l.write = l.home
+	l.sync()
 }
 
 // late answers what comes while the lane's children end.
@@ -191,6 +208,12 @@ func (l *Lane) late(m any) {
 		root.Send(m.From, &AttachRefused{Req: m.Req, Err: pgerr.Shutdown()})
 	case *CancelLease:
 		m.Cancel.Done()
+	case *backend.Lost: // its doubt is to be taken in all the same
+		if m.Doubts {
+			l.tellShard(&HostLost{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: l.loop.Now()})
+		}
+	case *backend.Hinted:
+		l.tellShard(&Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
 	}
 }
 
@@ -199,20 +222,31 @@ func (l *Lane) stop() {
 	l.stopped = true
 	l.loop.StopTimer(&l.timer)
 	l.interval = -1
-	for _, w := range l.machine.Shut() {
-		co := w.Owner.(*Checkout)
-		l.root.Send(co.From, &Refused{Req: co.Req, Err: pgerr.Shutdown()})
+	refuse := func(co *Checkout) { l.root.Send(co.From, &Refused{Req: co.Req, Err: pgerr.Shutdown()}) }
+	for _, br := range append(l.branches, l.home) {
+		for _, w := range br.machine.Shut() {
+			refuse(w.Owner.(*Checkout))
+		}
+		br.members(func(m *member) {
+			if m.fence != nil && m.fence.co != nil {
+				refuse(m.fence.co)
+			}
+			if m.b != nil && m.b.OpenedAt() != (time.Time{}) { // nothing more is heard of it
+				l.tellShard(&HostLost{Host: br.host, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
+			}
+		})
 	}
 	for _, a := range l.pending {
 		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: pgerr.Shutdown()})
 	}
 	l.pending = nil
-	for n := l.machine.Size(); n > 0; n-- {
-		l.returnPermit()
+	for _, br := range l.branches {
+		for n := br.machine.Size(); n > 0; n-- {
+			br.returnPermit()
+		}
+		br.drop()
 	}
-	l.tell(l.poolBud.Leave(l.self))
-	l.tell(l.dbBud.Leave(l.self))
-	l.deps.Budgets.Forget(l.key)
+	l.deps.Budgets.leave(l.key)
 }
 
 // arm keeps a timer running while there is something that time can change.
@@ -222,9 +256,9 @@ func (l *Lane) arm() {
 	}
 	want := time.Duration(0)
 	switch {
-	case l.machine.Waiting() > 0 || len(l.pending) > 0:
+	case l.waiting() > 0 || len(l.pending) > 0 || l.fencing > 0:
 		want = busyTick
-	case l.machine.Size() > 0 || l.spec.Limits.MinSize > 0:
+	case l.size() > 0 || l.spec.Limits.MinSize > 0 || len(l.branches) > 1:
 		want = idleTick
 	case l.spec.Auto && l.clients == 0:
 		want = autoTick
@@ -235,61 +269,31 @@ func (l *Lane) arm() {
 	}
 }
 
-func (l *Lane) step(ev pool.Event) { l.run(l.machine.Step(l.loop.Now(), ev)) }
-
-// run executes effects in order. Executing one may feed the machine again: what follows queues up behind.
-func (l *Lane) run(effects []pool.Effect) {
-	l.effects = append(l.effects, effects...)
-	if l.running {
-		return
+func (l *Lane) waiting() int {
+	n := l.home.machine.Waiting()
+	for _, br := range l.branches {
+		n += br.machine.Waiting()
 	}
-	l.running = true
-	for i := 0; i < len(l.effects); i++ {
-		l.execute(l.effects[i])
-	}
-	clear(l.effects)
-	l.effects = l.effects[:0]
-	l.running = false
+	return n
 }
 
-func (l *Lane) execute(e pool.Effect) {
-	switch e.Kind {
-	case pool.Grant:
-		l.grant(e)
-	case pool.Refuse:
-		l.refuse(e.Waiter)
-	case pool.Dial:
-		l.dial(e.Slot)
-	case pool.Scrub:
-		m := e.Slot.Owner.(*member)
-		l.root.Send(m.pid, &backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit, Patient: m.patient})
-	case pool.Close:
-		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Close{Why: e.Why.String(), Goodbye: e.Why != pool.WhyBroken})
-	case pool.WantPermits:
-		l.wantPermits(e.N)
-	case pool.ReturnPermit:
-		l.returnPermit()
-	case pool.Bug:
-		l.deps.Log.Error().Str("pool", l.name()).Msg("pool: impossible event")
+func (l *Lane) size() int {
+	n := 0
+	for _, br := range l.branches {
+		n += br.machine.Size()
 	}
+	return n
 }
 
-func (l *Lane) dial(s *pool.Slot) {
-	view := l.spec.Shard.View()
-	target := backend.Target{Host: view.Elected, Database: l.spec.DBName, User: l.key.ServerUser, Source: l.spec.Source, Timeout: l.spec.Dial, Tune: l.spec.Tune}
-	id := l.deps.NextID()
-	l.stats.Dials++
-	m := &member{}
-	s.Owner = m
-	pid, err := l.spawner.SpawnNamed(l.ctx, fmt.Sprintf("b%d", id), func(mb *eventloop.Mailbox) actor.Actor {
-		m.b = backend.New(id, l.deps.Backend, l.loop, mb, l.self, s, target, view.Epoch)
-		m.granted.Backend = m.b
-		return m.b
-	})
-	if err != nil {
-		l.deps.Log.Error().Err(err).Str("pool", l.name()).Msg("spawn backend")
-		l.step(pool.DialFailed{Slot: s})
-		return
-	}
-	m.pid = pid
+func (l *Lane) tick() {
+	l.interval = 0
+	l.home.step(pool.Tick{})
+	l.each(func(br *branch) { br.step(pool.Tick{}) })
+	l.tickFences()
+	l.expireLogins()
+	l.tellWaiting()
+	l.dropBranches()
+	l.retireIfUnused()
 }
+
+func (l *Lane) String() string { return fmt.Sprintf("lane %s on loop %d", l.name(), l.loop.Index()) }

@@ -10,48 +10,112 @@ import (
 	"fencepost/pgerr"
 )
 
-func (l *Lane) grant(e pool.Effect) {
-	m := e.Slot.Owner.(*member)
-	if !m.b.Usable() {
-		l.step(pool.Spoiled{Slot: e.Slot, Waiter: e.Waiter})
+func (l *Lane) checkout(co *Checkout) {
+	co.Owner = co
+	l.turn++
+	co.Turn = l.turn
+	br := l.aim(co.Target)
+	co.at, co.homeless = br, br == l.home
+	if co.homeless && l.view.Refuse && co.Target == ReadWrite {
+		l.refuse(br, &co.Waiter)
 		return
 	}
+	br.run(br.machine.Checkout(l.loop.Now(), &co.Waiter))
+	if co.homeless {
+		l.tellWaiting()
+	}
+}
+
+func (l *Lane) abandon(co *Checkout) {
+	if co.Queued() {
+		co.at.step(pool.Abandon{Waiter: &co.Waiter})
+		return
+	}
+	l.leaveFence(func(c *Checkout) bool { return c == co })
+}
+
+// grant looks at a backend that is somebody's turn to get: it must be alive, and for a write proven to be the primary.
+func (l *Lane) grant(br *branch, e pool.Effect) {
+	m := e.Slot.Owner.(*member)
 	co := e.Waiter.Owner.(*Checkout)
+	if !m.b.Usable() {
+		l.unfit(m, co)
+		return
+	}
+	if co.Target == ReadWrite && !l.view.Static {
+		switch l.weigh(m, false) {
+		case worthNothing:
+			l.unfit(m, co)
+			return
+		case worthFence:
+			l.ask(m, co)
+			return
+		}
+	}
+	l.give(m, co)
+}
+
+// give leases the backend.
+func (l *Lane) give(m *member, co *Checkout) {
 	waited := l.loop.Now().Sub(co.Enqueued)
 	l.stats.Assignments++
 	l.stats.WaitTime += waited
 	l.stats.Wait.Observe(waited)
-	m.granted.Req, m.granted.Epoch = co.Req, l.spec.Shard.View().Epoch
-	m.to = co.From
+	if co.homeless {
+		l.stats.PrimaryWait.Observe(waited)
+	}
+	m.granted.Req, m.granted.Epoch = co.Req, l.view.Epoch
+	m.to, m.write = co.From, co.Target == ReadWrite
 	l.root.Send(co.From, &m.granted)
 }
 
 // refuse tells a waiter why its time ran out: a pool that is busy, or a server that cannot be reached.
-func (l *Lane) refuse(w *pool.Waiter) {
+func (l *Lane) refuse(br *branch, w *pool.Waiter) {
 	co := w.Owner.(*Checkout)
+	l.refuseWith(co, l.whyLate(br, co.Target, l.loop.Now().Sub(co.Enqueued)))
+}
+
+func (l *Lane) refuseWith(co *Checkout, e *pgerr.Error) {
 	waited := l.loop.Now().Sub(co.Enqueued)
 	l.stats.Refused++
 	l.stats.WaitTime += waited
 	l.stats.Wait.Observe(waited)
-	l.root.Send(co.From, &Refused{Req: co.Req, Err: l.whyLate(waited)})
+	l.root.Send(co.From, &Refused{Req: co.Req, Err: e})
 }
 
 // whyLate is why somebody waited in vain.
-func (l *Lane) whyLate(waited time.Duration) *pgerr.Error {
-	switch {
-	case l.machine.Paused():
+func (l *Lane) whyLate(br *branch, t Target, waited time.Duration) *pgerr.Error {
+	v := l.view
+	switch m := br.machine; {
+	case l.paused:
 		return pgerr.Paused(l.key.Database, waited)
-	case l.machine.Failing() && l.refusal != nil && l.refusal.Code == pgerr.CannotConnectNow:
-		return l.refusal
-	case l.machine.Failing() && l.refusal != nil:
-		return pgerr.CannotConnect(l.refusal)
-	case l.machine.Size() > 0 && l.machine.Size() == l.machine.Count(pool.Dialling):
+	case br == l.home && t == Standby:
+		return pgerr.NoStandby(l.spec.Shard.Name, v.Explanation)
+	case br == l.home:
+		return pgerr.NoPrimary(l.spec.Shard.Name, l.loop.Now().Sub(v.Since), v.State.String(), v.Explanation, v.Hint)
+	case m.Failing() && br.refusal != nil && br.refusal.Code == pgerr.CannotConnectNow:
+		return br.refusal
+	case m.Failing() && br.refusal != nil:
+		return pgerr.CannotConnect(br.refusal)
+	case m.Size() > 0 && m.Size() == m.Count(pool.Dialling):
 		return pgerr.CannotConnect(errSlowLogin)
+	case br.allFencing():
+		return pgerr.FenceUnanswered(waited)
 	}
 	return pgerr.QueryWaitTimeout(waited)
 }
 
 var errSlowLogin = errors.New("the server has not answered the login yet")
+
+// allFencing reports whether the branch has backends, and all of them are being fenced for nobody.
+func (br *branch) allFencing() bool {
+	n, all := 0, true
+	br.members(func(m *member) {
+		n++
+		all = all && m.fence != nil
+	})
+	return n > 0 && all
+}
 
 // expireLogins refuses clients that could not be welcomed in time.
 func (l *Lane) expireLogins() {
@@ -62,7 +126,7 @@ func (l *Lane) expireLogins() {
 			continue
 		}
 		l.stats.Refused++
-		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: l.whyLate(now.Sub(a.Since)).Fatal()})
+		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: l.whyLate(l.aim(a.Target), a.Target, now.Sub(a.Since)).Fatal()})
 	}
 	clear(l.pending[len(still):])
 	l.pending = still
@@ -76,22 +140,34 @@ func (l *Lane) checkin(m *Checkin) {
 	case c == pool.Clean && m.Backend.Cancelling() > 0:
 		c = pool.Dirty // it waits for the leases, then it is clean
 	}
-	if mem, ok := m.Backend.Slot.Owner.(*member); ok {
-		mem.to, mem.patient = nil, m.Patient
+	mem := memberOf(m.Backend)
+	if mem == nil {
+		return // lost meanwhile
 	}
-	l.run(l.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
+	mem.to, mem.patient = nil, m.Patient
+	mem.br.run(mem.br.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
+}
+
+// spoiled takes back a backend that was gone when its holder came to it: the checkout keeps its turn.
+func (l *Lane) spoiled(m *Spoiled) {
+	if mem := memberOf(m.Backend); mem != nil {
+		mem.to = nil
+		mem.br.run(mem.br.machine.Checkin(l.loop.Now(), m.Backend.Slot, pool.Broken))
+	}
+	l.requeue(m.Checkout)
 }
 
 // reclaim takes back what was granted to a client that is gone: its Granted met nobody.
 func (l *Lane) reclaim(from *actor.PID) {
-	var lost []*pool.Slot
-	l.machine.Slots(func(s *pool.Slot) {
-		if m, ok := s.Owner.(*member); ok && m.to != nil && m.to.Equal(from) {
-			lost = append(lost, s)
-		}
+	var lost []*member
+	l.each(func(br *branch) {
+		br.members(func(m *member) {
+			if m.to != nil && m.to.Equal(from) {
+				lost = append(lost, m)
+			}
+		})
 	})
-	for _, s := range lost {
-		m := s.Owner.(*member)
+	for _, m := range lost {
 		c := pool.Broken
 		if m.b.Resting() {
 			c = pool.Clean
@@ -102,7 +178,7 @@ func (l *Lane) reclaim(from *actor.PID) {
 
 // cancel passes a cancel on to the backend's actor; if that is gone there is nothing left to cancel.
 func (l *Lane) cancel(m *CancelLease) {
-	if mem, ok := m.Backend.Slot.Owner.(*member); ok && mem.pid != nil {
+	if mem := memberOf(m.Backend); mem != nil && mem.pid != nil {
 		l.root.Send(mem.pid, m.Cancel)
 		return
 	}

@@ -261,7 +261,7 @@ func TestLaneFails(t *testing.T) {
 				t.Errorf("%d backends are %v after the restart", n, pool.State(st))
 			}
 		}
-		if budget, _ := r.deps.Budgets.For(key, r.spec); budget.Used() != 0 || row.Clients != 4 {
+		if budget, _ := r.deps.Budgets.For(key, "server:5432", r.spec); budget.Used() != 0 || row.Clients != 4 {
 			t.Errorf("%d permits are out, %d clients", budget.Used(), row.Clients)
 		}
 		for _, p := range []*probe{a, b, d} {

@@ -44,6 +44,12 @@ func (p *Lanes) Receive(ctx actor.Context) {
 		}
 	case *Ensure:
 		p.lane(ctx, m.Pool, m.Spec)
+	case *ViewChanged:
+		for _, e := range p.lanes {
+			if e.lane.spec.Shard == m.Shard {
+				ctx.Send(e.pid, viewChanged{m.Recount})
+			}
+		}
 	case *Describe:
 		rows := make([]LaneRow, 0, len(p.lanes))
 		for _, e := range p.lanes {

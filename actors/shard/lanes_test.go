@@ -40,7 +40,7 @@ func TestLanesShareAPool(t *testing.T) {
 			}
 			q.give(b, pool.Clean)
 			r.sleep(20 * time.Millisecond)
-			if budget, _ := r.deps.Budgets.For(key, r.spec); budget.Used() > 4 {
+			if budget, _ := r.deps.Budgets.For(key, "server:5432", r.spec); budget.Used() > 4 {
 				t.Errorf("%d permits are out", budget.Used())
 			}
 		}
@@ -52,7 +52,7 @@ func TestLanesShareAPool(t *testing.T) {
 				n += r.row(loop, key).Counts[st]
 			}
 		}
-		if budget, db := r.deps.Budgets.For(key, r.spec); budget.Used() != n || db.Used() != n {
+		if budget, db := r.deps.Budgets.For(key, "server:5432", r.spec); budget.Used() != n || db.Used() != n {
 			t.Errorf("%d and %d permits are out for %d backends", budget.Used(), db.Used(), n)
 		}
 	})

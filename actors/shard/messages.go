@@ -50,7 +50,8 @@ type (
 		Holder backend.Holder
 		Target Target
 
-		at *branch // the queue it is in
+		at       *branch // the queue it is in, or was in last
+		homeless bool    // it has waited for a host to be known
 	}
 	// Spoiled says that the backend granted to Checkout is gone: the checkout keeps its place and is answered again.
 	Spoiled struct {
@@ -165,6 +166,8 @@ type (
 		Shard   *Shard
 		Recount *actor.PID
 	}
+
+	viewChanged struct{ recount *actor.PID }
 )
 
 // Target is what a checkout is for; libpq's words.

@@ -58,27 +58,36 @@ const (
 // Shard is the handle of a shard: its name and view. Safe for any goroutine.
 type Shard struct {
 	Name string
+	base time.Time
 	view atomic.Pointer[View]
 
 	// Doubt. pending counts those who saw a contradiction and whose word the shard's actor has not taken in yet; doubted
-	// is whether the actor itself is in doubt; risen is when doubt rose last, in nanoseconds since 1970.
+	// is whether the actor itself is in doubt; risen is when doubt rose last, by the monotonic clock since base: a step of
+	// the system's clock neither makes a proof older nor younger.
 	pending atomic.Int64
 	doubted atomic.Bool
 	risen   atomic.Int64
-	hinted  atomic.Int64 // when RaiseHint last did something
+	hinted  atomic.Int64 // when RaiseHint last did something, since base
 }
 
 // NewShard makes the handle of a shard of which nothing is known: no primary until its actor publishes one.
 func NewShard(name string) *Shard {
-	s := &Shard{Name: name}
+	s := newHandle(name)
 	s.view.Store(&View{Why: "nothing is known yet", Explanation: "no host has been asked yet"})
 	return s
 }
 
 // NewStatic makes the handle of a shard whose single host, of role any, serves everything.
 func NewStatic(name, host string) *Shard {
-	s := &Shard{Name: name}
+	s := newHandle(name)
 	s.view.Store(&View{Epoch: 1, Static: true, Elected: host, State: health.Healthy, Why: "the only host, role any"})
+	return s
+}
+
+// newHandle begins with a hint that is long past.
+func newHandle(name string) *Shard {
+	s := &Shard{Name: name, base: time.Now()}
+	s.hinted.Store(-int64(hintEvery))
 	return s
 }
 
@@ -101,8 +110,8 @@ const hintEvery = time.Second
 
 // RaiseHint is RaiseDoubt for what clients can bring about themselves; false: one was taken lately, and nothing is sent.
 func (s *Shard) RaiseHint(at time.Time) bool {
-	last := s.hinted.Load()
-	if at.UnixNano()-last < int64(hintEvery) || !s.hinted.CompareAndSwap(last, at.UnixNano()) {
+	now, last := int64(at.Sub(s.base)), s.hinted.Load()
+	if now-last < int64(hintEvery) || !s.hinted.CompareAndSwap(last, now) {
 		return false
 	}
 	s.RaiseDoubt(at)
@@ -110,7 +119,7 @@ func (s *Shard) RaiseHint(at time.Time) bool {
 }
 
 func (s *Shard) rise(at time.Time) {
-	for ns := at.UnixNano(); ; {
+	for ns := int64(at.Sub(s.base)); ; {
 		was := s.risen.Load()
 		if ns <= was || s.risen.CompareAndSwap(was, ns) {
 			return
@@ -134,5 +143,14 @@ func (s *Shard) InDoubt() (since time.Time, doubted bool) {
 	if s.pending.Load() <= 0 && !s.doubted.Load() {
 		return time.Time{}, false
 	}
-	return time.Unix(0, s.risen.Load()), true
+	return s.base.Add(time.Duration(s.risen.Load())), true
+}
+
+// lostOn and hintOn are what a backend to host calls in the moment it sees a loss, or a hint. What happens to a host
+// that is not elected raises no doubt about the one that is: then hintOn's function returns false, and the word of a loss
+// comes with the message alone.
+func (s *Shard) lostOn(string) func(time.Time) { return s.RaiseDoubt }
+
+func (s *Shard) hintOn(host string) func(time.Time) bool {
+	return func(at time.Time) bool { return s.View().Elected == host && s.RaiseHint(at) }
 }

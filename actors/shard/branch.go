@@ -1,0 +1,173 @@
+package shard
+
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/actors/backend"
+	"fencepost/actors/shard/pool"
+	"fencepost/eventloop"
+	"fencepost/pgerr"
+)
+
+// branch is a lane's part on one host: its backends there, and who waits for one of them. Branches are made when a host
+// is first wanted, and dropped when it is not and nothing is left. The lane's home branch has no host: whoever waits for
+// a primary or standby that nobody knows waits there.
+type branch struct {
+	lane    *Lane
+	host    string
+	machine *pool.Machine
+	poolBud *Budget
+	dbBud   *Budget
+
+	refusal  *pgerr.Error // why the last login failed; nil after a success
+	rejected bool         // … and it was the server that said so
+	warm     int          // backends wanted although nobody waits
+	effects  []pool.Effect
+	running  bool
+}
+
+// member is what a slot's Owner points to.
+type member struct {
+	br      *branch
+	b       *backend.Backend
+	pid     *actor.PID
+	granted Granted
+	to      *actor.PID // who has the lease
+	write   bool       // the lease may write
+	patient bool       // of the last Checkin
+	fence   *fence     // under way
+}
+
+func (l *Lane) newBranch(host string) *branch {
+	br := &branch{lane: l, host: host, machine: pool.New(l.limits(host))}
+	if host != "" {
+		br.poolBud, br.dbBud = l.deps.Budgets.For(l.key, host, l.spec)
+		br.poolBud.Join(l.self)
+		br.dbBud.Join(l.self)
+	}
+	if l.paused {
+		br.step(pool.Pause{})
+	}
+	if l.draining {
+		br.step(pool.Drain{})
+	}
+	return br
+}
+
+// limits of a branch: only the primary's keeps min_pool_size backends open.
+func (l *Lane) limits(host string) pool.Config {
+	c := l.spec.Limits
+	switch {
+	case host == "":
+		c.Homeless, c.MinSize = true, 0
+	case host != l.view.Elected:
+		c.MinSize = 0
+	}
+	return c
+}
+
+// branchOf finds or makes the branch of a host; home for none.
+func (l *Lane) branchOf(host string) *branch {
+	if host == "" {
+		return l.home
+	}
+	for _, br := range l.branches {
+		if br.host == host {
+			return br
+		}
+	}
+	br := l.newBranch(host)
+	l.branches = append(l.branches, br)
+	return br
+}
+
+func (br *branch) step(ev pool.Event) { br.run(br.machine.Step(br.lane.loop.Now(), ev)) }
+
+// run executes effects in order. Executing one may feed the machine again: what follows queues up behind.
+func (br *branch) run(effects []pool.Effect) {
+	br.effects = append(br.effects, effects...)
+	if br.running {
+		return
+	}
+	br.running = true
+	for i := 0; i < len(br.effects); i++ {
+		br.execute(br.effects[i])
+	}
+	clear(br.effects)
+	br.effects = br.effects[:0]
+	br.running = false
+}
+
+func (br *branch) execute(e pool.Effect) {
+	l := br.lane
+	switch e.Kind {
+	case pool.Grant:
+		l.grant(br, e)
+	case pool.Refuse:
+		l.refuse(br, e.Waiter)
+	case pool.Dial:
+		br.dial(e.Slot)
+	case pool.Scrub:
+		m := e.Slot.Owner.(*member)
+		l.root.Send(m.pid, &backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit, Patient: m.patient})
+	case pool.Close:
+		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Close{Why: e.Why.String(), Goodbye: e.Why != pool.WhyBroken})
+	case pool.WantPermits:
+		br.wantPermits(e.N)
+	case pool.ReturnPermit:
+		br.returnPermit()
+	case pool.Bug:
+		l.deps.Log.Error().Str("pool", l.name()).Msg("pool: impossible event")
+	}
+}
+
+func (br *branch) dial(s *pool.Slot) {
+	l := br.lane
+	target := backend.Target{Host: br.host, Database: l.spec.DBName, User: l.key.ServerUser, Source: l.spec.Source, Timeout: l.spec.Dial, Tune: l.spec.Tune}
+	if !l.view.Static {
+		target.Identify, target.Lost, target.Doubt = true, l.spec.Shard.lostOn(br.host), l.spec.Shard.hintOn(br.host)
+	}
+	id := l.deps.NextID()
+	l.stats.Dials++
+	m := &member{br: br}
+	s.Owner = m
+	pid, err := l.spawner.SpawnNamed(l.ctx, fmt.Sprintf("b%d", id), func(mb *eventloop.Mailbox) actor.Actor {
+		m.b = backend.New(id, l.deps.Backend, l.loop, mb, l.self, s, target, l.view.Epoch)
+		m.granted.Backend = m.b
+		return m.b
+	})
+	if err != nil {
+		l.deps.Log.Error().Err(err).Str("pool", l.name()).Msg("spawn backend")
+		br.step(pool.DialFailed{Slot: s})
+		return
+	}
+	m.pid = pid
+}
+
+// setWarm keeps backends open for a login that waits for one, and to the standby that is likely to be promoted.
+func (br *branch) setWarm() {
+	l, n := br.lane, 0
+	for _, a := range l.pending {
+		if l.aim(a.Target) == br {
+			n = 1
+			break
+		}
+	}
+	if v := l.view; !v.Static && len(v.Standbys) > 0 && v.Standbys[0] == br.host {
+		n = max(n, v.Warm)
+	}
+	if n != br.warm {
+		br.warm = n
+		br.step(pool.Warm{N: n})
+	}
+}
+
+// drop ends a branch that has nothing left; its host is not wanted.
+func (br *branch) drop() {
+	l := br.lane
+	l.tell(br.poolBud.Leave(l.self))
+	l.tell(br.dbBud.Leave(l.self))
+	l.deps.Budgets.forget(l.key, br.host)
+}
