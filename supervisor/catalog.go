@@ -14,9 +14,6 @@ import (
 	"fencepost/pgerr"
 )
 
-// connectConcurrency is how many server logins of one lane may be under way at a time.
-const connectConcurrency = 8
-
 // snapshot turns settings into what logins need.
 func (s *Fencepost) snapshot(cfg *config.Config) *frontend.Settings {
 	f := &cfg.Fencepost
@@ -35,7 +32,8 @@ func (s *Fencepost) snapshot(cfg *config.Config) *frontend.Settings {
 		secrets[name] = secret
 	}
 	derive(method, secrets)
-	r := &routes{s: s, cfg: cfg, shards: s.shardsOf(cfg), known: map[[2]string]*frontend.Route{}}
+	s.shards = s.handles(cfg)
+	r := &routes{s: s, cfg: cfg, shards: s.shards, known: map[[2]string]*frontend.Route{}}
 	return &frontend.Settings{
 		MaxClients: f.MaxClientConn, Method: method, Auth: auth.ProfileOf(method, valuesOf(secrets)),
 		Secret: func(user string) *auth.Secret { return secrets[user] },
@@ -82,21 +80,6 @@ func set(names []string, fold func(string) string) map[string]bool {
 	return m
 }
 
-// shardsOf keeps the handles of shards whose hosts have not changed.
-func (s *Fencepost) shardsOf(cfg *config.Config) map[string]*shard.Shard {
-	now := map[string]*shard.Shard{}
-	for name, c := range cfg.Shards {
-		host := c.Hosts[0].Addr
-		if old := s.shards[name]; old != nil && old.View().Elected == host {
-			now[name] = old
-		} else {
-			now[name] = shard.NewStatic(name, host)
-		}
-	}
-	s.shards = now
-	return now
-}
-
 // routes finds the pool of a client; what was found once is kept for the life of the snapshot.
 type routes struct {
 	s      *Fencepost
@@ -122,7 +105,7 @@ func (r *routes) route(database, user string) (*frontend.Route, *pgerr.Error) {
 		return nil, pgerr.NoSuchDatabase(database)
 	}
 	serverUser, password := r.cfg.ServerLogin(db, user)
-	found = &frontend.Route{Pool: shard.PoolKey{Database: database, ServerUser: serverUser}}
+	found = &frontend.Route{Pool: shard.PoolKey{Database: database, ServerUser: serverUser}, Target: targets[db.Target]}
 	found.Spec, found.Mode = r.spec(db, serverUser, password.Reveal())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,6 +118,11 @@ func (r *routes) route(database, user string) (*frontend.Route, *pgerr.Error) {
 	return found, nil
 }
 
+var targets = map[config.Target]shard.Target{config.TargetReadWrite: shard.ReadWrite, config.TargetStandby: shard.Standby,
+	config.TargetPreferStandby: shard.PreferStandby, config.TargetAny: shard.Any}
+
+var fences = map[config.Fence]shard.FenceMode{config.FenceAuto: shard.FenceAuto, config.FenceAlways: shard.FenceAlways, config.FenceOff: shard.FenceOff}
+
 func (r *routes) spec(db *config.Database, serverUser, password string) (*shard.PoolSpec, frontend.Mode) {
 	f := &r.cfg.Fencepost
 	p := r.cfg.PoolSettings(db, serverUser)
@@ -144,9 +132,9 @@ func (r *routes) spec(db *config.Database, serverUser, password string) (*shard.
 	}
 	spec := &shard.PoolSpec{
 		Shard: r.shards[db.Shard], Size: p.Size, DBLimit: p.MaxDBConnections, DBName: db.DBName, Source: backend.FixedPassword(password),
-		Auto: r.cfg.Databases[db.Name] == nil, Dial: f.ServerConnectTimeout, WaitLimit: p.QueryWaitTimeout, Mode: string(p.Mode), Tune: tune(f),
+		Auto: r.cfg.Databases[db.Name] == nil, Dial: f.ServerConnectTimeout, WaitLimit: p.QueryWaitTimeout, Mode: string(p.Mode), Tune: tune(f), Fence: fences[p.Fence],
 		Limits: pool.Config{MinSize: p.MinSize, IdleTimeout: f.ServerIdleTimeout, Lifetime: lifetime, RetryMax: f.ServerLoginRetry,
-			Concurrency: connectConcurrency, RoundRobin: f.ServerRoundRobin, PoolSize: p.Size},
+			Concurrency: r.cfg.Shards[db.Shard].ConnectConcurrency, RoundRobin: f.ServerRoundRobin, PoolSize: p.Size},
 	}
 	switch p.Mode {
 	case config.PoolSession:

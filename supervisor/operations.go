@@ -33,16 +33,9 @@ func (s *Fencepost) Reload() error {
 	applied, needRestart := config.Changes(old, loaded)
 	next := config.Reloaded(old, loaded)
 	s.config.Store(next)
-	before := map[string]bool{}
-	for name := range s.shards {
-		before[name] = true
-	}
+	before := s.shards
 	settings := s.snapshot(next)
-	for name, sh := range s.shards {
-		if !before[name] {
-			s.system.Root.Send(s.root, spawnShard{sh})
-		}
-	}
+	s.reshard(next, before)
 	s.settings.Store(settings)
 	r := &routes{s: s, cfg: next, shards: s.shards}
 	for _, p := range s.tree.lanes {

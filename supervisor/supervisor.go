@@ -11,6 +11,7 @@ package supervisor
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -37,6 +38,7 @@ type Fencepost struct {
 	log     zerolog.Logger
 	parts   Parts
 	version string
+	boot    string // identifies this run of the process
 	path    string
 	system  *actor.ActorSystem
 	group   *eventloop.Group
@@ -64,6 +66,8 @@ type Fencepost struct {
 // Parts are the machines a process is built with. A control, which must fail, replaces one; nothing else does.
 type Parts struct {
 	Leases func() backend.Leases // nil: lease.Machine
+	// Shard is the actor that publishes a shard's view; nil: shard.ActorProps.
+	Shard func(shard.ActorConfig) *actor.Props
 }
 
 // Start listens and serves with the settings in cfg. It fails, and leaves nothing behind, when an address cannot be
@@ -77,7 +81,10 @@ func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Par
 	if parts.Leases == nil {
 		parts.Leases = func() backend.Leases { return new(lease.Machine) }
 	}
-	s := &Fencepost{log: log, parts: parts, version: version, path: cfg.Path, budgets: shard.NewBudgets(), shards: map[string]*shard.Shard{},
+	if parts.Shard == nil {
+		parts.Shard = shard.ActorProps
+	}
+	s := &Fencepost{log: log, boot: rand.Text(), parts: parts, version: version, path: cfg.Path, budgets: shard.NewBudgets(), shards: map[string]*shard.Shard{},
 		ending: make(chan admin.Shutdown, 8), stopped: make(chan struct{})}
 	if os.Getenv("GOGC") == "" {
 		// Idle sessions hold little memory and steady traffic allocates nothing: a heap target close to the live heap

@@ -27,9 +27,16 @@ type tree struct {
 	cancel, admin, listener *actor.PID
 	mu                      sync.Mutex // guards shards
 	shards                  map[string]*actor.PID
+	spawned                 int // actors of shards, so that each has a name of its own
 }
 
-type spawnShard struct{ shard *shard.Shard }
+type (
+	spawnShard struct{ shard *shard.Shard }
+	endShard   struct{ name string }
+)
+
+// shardPrefix begins the names of the shards' actors.
+const shardPrefix = "shard-"
 
 // Receive implements actor.Actor.
 func (t *tree) Receive(ctx actor.Context) {
@@ -38,6 +45,8 @@ func (t *tree) Receive(ctx actor.Context) {
 		t.ready <- t.start(ctx)
 	case spawnShard:
 		t.spawnShard(ctx, m.shard)
+	case endShard:
+		t.stopShard(ctx, m.name)
 	case *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	default:
 		t.s.log.Error().Type("message_type", m).Msg("root: unhandled message")
@@ -47,9 +56,6 @@ func (t *tree) Receive(ctx actor.Context) {
 func (t *tree) start(ctx actor.Context) error {
 	s := t.s
 	t.shards = map[string]*actor.PID{}
-	for _, sh := range s.shards {
-		t.spawnShard(ctx, sh)
-	}
 	keys := frontend.NewKeys()
 	loops := s.group.Loops()
 	first := loops[0]
@@ -67,6 +73,10 @@ func (t *tree) start(ctx actor.Context) error {
 			return err
 		}
 		t.lanes = append(t.lanes, pid)
+	}
+	// A shard tells the lanes of each view, and lanes come to know it by their first client: both are there before one.
+	for _, sh := range s.shards {
+		t.spawnShard(ctx, sh)
 	}
 	t.frontendDeps.Lanes, t.frontendDeps.Cancel = t.lanes, t.cancel
 	for i, l := range loops {
@@ -90,17 +100,6 @@ func (t *tree) start(ctx actor.Context) error {
 	return <-listening
 }
 
-func (t *tree) spawnShard(ctx actor.Context, sh *shard.Shard) {
-	pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &shard.Actor{Shard: sh, Log: t.s.log} }), "shard-"+strings.ReplaceAll(sh.Name, "/", "_"))
-	if err != nil {
-		t.s.log.Error().Err(err).Str("shard", sh.Name).Msg("spawn shard")
-		return
-	}
-	t.mu.Lock()
-	t.shards[sh.Name] = pid
-	t.mu.Unlock()
-}
-
 // shardPID is the actor of a shard. Any goroutine.
 func (t *tree) shardPID(name string) *actor.PID {
 	t.mu.Lock()
@@ -116,7 +115,7 @@ type keepGoing struct{ log zerolog.Logger }
 // HandleFailure implements actor.SupervisorStrategy.
 func (k keepGoing) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, message any) {
 	name := child.Id[strings.LastIndexByte(child.Id, '/')+1:]
-	restart := strings.HasPrefix(name, "shard-") || strings.Contains(child.Id, "lanes-") && !strings.HasPrefix(name, "lanes-")
+	restart := strings.HasPrefix(name, shardPrefix) || strings.Contains(child.Id, "lanes-") && !strings.HasPrefix(name, "lanes-")
 	k.log.Error().Str("actor", child.Id).Str("reason", fmt.Sprint(reason)).Type("message_type", message).Bool("restarted", restart).Msg("actor failed")
 	if restart {
 		sup.RestartChildren(child)
