@@ -235,7 +235,7 @@ func TestRoleErrorsSayWhatBecameOfTheRequest(t *testing.T) {
 		detail, hint string
 	}{
 		{NoPrimary("main", time.Minute, "failover", "a: in recovery", "FORGET main."), "a: in recovery", "safe to retry. FORGET main."},
-		{NoPrimary("main", time.Minute, "failover", "", ""), "", "SHOW HOSTS"},
+		{NoPrimary("main", time.Minute, "failover", "", ""), "", "SHOW REPLICATION"},
 		{NoStandby("main", "a: lags"), "a: lags", "safe to retry"},
 		{FenceUnanswered(1500 * time.Millisecond), "1.5s", "not sent"},
 		{Superseded("b was elected"), "b was elected", "Reconnect"},

@@ -10,7 +10,7 @@ import (
 // ("" for nothing but wait).
 func NoPrimary(shard string, since time.Duration, state, explanation, hint string) *Error {
 	if hint == "" {
-		hint = "SHOW HOSTS shows what each host says."
+		hint = "SHOW REPLICATION shows what each host says."
 	}
 	return &Error{Severity: SeverityError, Code: CannotConnectNow,
 		Message: fmt.Sprintf("no primary is known for shard %q since %s (%s)", shard, since.Round(time.Millisecond), state),
@@ -25,7 +25,7 @@ func NoStandby(shard, explanation string) *Error {
 		Message: fmt.Sprintf("no standby of shard %q serves reads", shard),
 		Detail:  explanation,
 		Hint: "Nothing was sent, so it is safe to retry. Target prefer-standby takes the primary when there is no standby; " +
-			"SHOW HOSTS shows what each host says."}
+			"SHOW REPLICATION shows what each host says."}
 }
 
 // FenceUnanswered is for a request whose server, asked whether it still is the primary, did not answer for waited.
@@ -34,7 +34,7 @@ func FenceUnanswered(waited time.Duration) *Error {
 		Message: "the server did not confirm that it is the primary",
 		Detail: fmt.Sprintf("It was asked before the request was to be sent, and did not answer within %s.",
 			waited.Round(time.Millisecond)),
-		Hint: "The request was not sent, so it is safe to retry. SHOW HOSTS shows what each host says."}
+		Hint: "The request was not sent, so it is safe to retry. SHOW REPLICATION shows what each host says."}
 }
 
 // superseded is the message of the errors that end a session whose server lost its role.

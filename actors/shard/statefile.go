@@ -41,13 +41,16 @@ func readState(path string) (role.Floor, error) {
 	if err != nil {
 		return role.Floor{}, err
 	}
-	var s stateRecord
+	var s *stateRecord
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
 		return role.Floor{}, fmt.Errorf("%s: %w", path, err)
 	}
-	if s.Timeline != 0 && s.SystemID == 0 {
+	switch {
+	case s == nil, d.More():
+		return role.Floor{}, fmt.Errorf("%s: not one JSON object", path)
+	case s.Timeline != 0 && s.SystemID == 0:
 		return role.Floor{}, fmt.Errorf("%s: a timeline without a system identifier", path)
 	}
 	return role.Floor{SystemID: s.SystemID, Generation: s.Generation, Timeline: s.Timeline}, nil
