@@ -31,6 +31,10 @@ type Config struct {
 	Databases map[string]*Database
 	// Users by name. Empty is possible only with auth_type = "trust".
 	Users map[string]*User
+	// Fleet is the section [fleet]; nil: none.
+	Fleet *Fleet
+	// Peers by peer_id: the sections [peers.NUMBER].
+	Peers map[int]*Peer
 }
 
 // Load reads and validates the file at path and resolves its secrets. The error is a *Problems that lists everything

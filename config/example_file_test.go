@@ -20,12 +20,12 @@ var update = flag.Bool("update", false, "rewrite fielddocs.go and docs/fencepost
 const exampleFile = "../docs/fencepost.toml"
 
 // sectionStructs are the structs that hold settings, by section.
-var sectionStructs = map[string]string{"Fencepost": "fencepost", "Shard": "shards", "Database": "databases", "User": "users"}
+var sectionStructs = map[string]string{"Fencepost": "fencepost", "Shard": "shards", "Database": "databases", "User": "users", "Fleet": "fleet", "Peer": "peers"}
 
 // TestFieldDocs keeps fielddocs.go equal to the comments of the struct fields, which are what people read and edit.
 func TestFieldDocs(t *testing.T) {
 	docs := map[string]string{}
-	for _, file := range []string{"fencepost.go", "shards.go", "sections.go"} {
+	for _, file := range []string{"fencepost.go", "shards.go", "sections.go", "fleet.go"} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -123,6 +123,7 @@ func TestExampleComplete(t *testing.T) {
 			}
 		}
 	}
+	text, optional, _ := strings.Cut(text, "\n#[fleet]\n")
 	for _, without := range []string{"shard", "hosts"} { // a database has one of the two
 		whole := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(text, "$1")
 		head, databases, _ := strings.Cut(whole, "\n[databases.app]\n")
@@ -130,6 +131,14 @@ func TestExampleComplete(t *testing.T) {
 		if _, err := parse("example", []byte(head+"\n[databases.app]\n"+databases), testSecrets{files: "pw"}); err != nil {
 			t.Errorf("example with everything but %s: %v", without, err)
 		}
+	}
+	optional = regexp.MustCompile(`(?m)^#([a-z_]+ = |\[)`).ReplaceAllString("\n#[fleet]\n"+optional, "$1")
+	c, err := parse("example", []byte(text+optional), testSecrets{files: "c2l4dGVlbiBieXRlcyBvaw=="})
+	if err != nil {
+		t.Fatalf("example with a fleet: %v", err)
+	}
+	if len(c.Fleet.Keys()) != 1 || c.Fencepost.PeerID != 1 || c.Peers[2].Addr == "" {
+		t.Errorf("fleet of the example: %+v, peers %v", c.Fleet, c.Peers)
 	}
 }
 

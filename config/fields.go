@@ -39,6 +39,8 @@ var (
 	shardSettings     = settingsOf(reflect.TypeFor[Shard]())
 	databaseSettings  = settingsOf(reflect.TypeFor[Database]())
 	userSettings      = settingsOf(reflect.TypeFor[User]())
+	fleetSettings     = settingsOf(reflect.TypeFor[Fleet]())
+	peerSettings      = settingsOf(reflect.TypeFor[Peer]())
 )
 
 // Default returns the section [fencepost] of an empty file.

@@ -137,8 +137,8 @@ func TestSections(t *testing.T) {
 		"nothing at all": {"", []string{
 			`f.toml: databases: must be there: at least one [databases.NAME], or [databases."*"] for any name`,
 			`f.toml: users: must be there: with auth_type "scram-sha-256" only users with a [users.NAME] section can log in`}},
-		"unknown sections": {rest + "[fleet]\nname = \"x\"\n[database.x]\n[user]\n", []string{
-			`f.toml:7: fleet: unknown section`,
+		"unknown sections": {rest + "[fleets]\nname = \"x\"\n[database.x]\n[user]\n", []string{
+			`f.toml:7: fleets: unknown section, did you mean fleet?`,
 			`f.toml:9: database: unknown section, did you mean databases?`,
 			`f.toml:10: user: unknown section, did you mean users?`}},
 		"no databases": {shards + users, []string{

@@ -31,13 +31,13 @@ func (r *reader) problem(rule string, value any, path ...string) {
 }
 
 // sections are the tables of a file.
-var sections = []string{"fencepost", "shards", "databases", "users"}
+var sections = []string{"fencepost", "shards", "databases", "users", "fleet", "peers"}
 
 // read decodes and validates everything. The result is meaningful only if no problem was found.
 func (r *reader) read() *Config {
 	c := &Config{
 		Path: r.path, Fencepost: Default(),
-		Shards: map[string]*Shard{}, Databases: map[string]*Database{}, Users: map[string]*User{},
+		Shards: map[string]*Shard{}, Databases: map[string]*Database{}, Users: map[string]*User{}, Peers: map[int]*Peer{},
 	}
 	if _, err := toml.Decode(string(r.data), &r.file); err != nil {
 		r.problems = append(r.problems, syntaxProblem(r.data, err))
@@ -65,6 +65,7 @@ func (r *reader) read() *Config {
 		c.Users[name] = &User{Name: name}
 		r.section(c.Users[name], userSettings, table, "users", name)
 	}
+	r.readFleet(c)
 	r.validate(c)
 	return c
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/BurntSushi/toml"
 )
@@ -22,6 +23,8 @@ func Changes(from, to *Config) (applied, needRestart []string) {
 	compareNamed("shards", writtenShards(from), writtenShards(to), shardSettings, note)
 	compareNamed("databases", writtenDatabases(from), writtenDatabases(to), databaseSettings, note)
 	compareNamed("users", from.Users, to.Users, userSettings, note)
+	fleetChanges(from.Fleet, to.Fleet, note)
+	compareNamed("peers", byName(from.Peers), byName(to.Peers), peerSettings, note)
 	slices.Sort(applied)
 	slices.Sort(needRestart)
 	return applied, needRestart
@@ -37,7 +40,16 @@ func Reloaded(running, loaded *Config) *Config {
 			to.Field(s.index).Set(from.Field(s.index))
 		}
 	}
+	next.Fleet = reloadedFleet(running.Fleet, loaded.Fleet)
 	return &next
+}
+
+func byName(peers map[int]*Peer) map[string]*Peer {
+	named := map[string]*Peer{}
+	for id, p := range peers {
+		named[strconv.Itoa(id)] = p
+	}
+	return named
 }
 
 // writtenShards leaves out the shards made of hosts in databases: those hosts are a setting of the database.

@@ -27,7 +27,7 @@ func (c *Config) PoolSettings(db *Database, user string) PoolSettings {
 		Mode:             f.PoolMode,
 		Size:             db.PoolSize.Or(f.DefaultPoolSize),
 		MinSize:          db.MinPoolSize.Or(f.MinPoolSize),
-		MaxDBConnections: db.MaxDBConnections.Or(f.MaxDBConnections),
+		MaxDBConnections: c.Share(db.MaxDBConnections.Or(f.MaxDBConnections)),
 		QueryWaitTimeout: db.QueryWaitTimeout.Or(f.QueryWaitTimeout),
 		ServerLifetime:   db.ServerLifetime.Or(f.ServerLifetime),
 	}
