@@ -64,7 +64,7 @@ func (t *tree) start(ctx actor.Context) error {
 		return []actor.PropsOption{actor.WithDispatcher(loops[i]), actor.WithMailbox(func() actor.Mailbox { return loops[i].NewMailbox() }),
 			actor.WithSupervisor(keepGoing{s.log})}
 	}
-	if t.cancel, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &frontend.KeyTable{Log: s.log, Keys: keys} }, onLoop(0)...), "cancel"); err != nil {
+	if t.cancel, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &frontend.KeyTable{Log: s.log, Keys: keys, PeerID: s.settings.Load().PeerID, Forward: s.forwardCancel} }, onLoop(0)...), "cancel"); err != nil {
 		return err
 	}
 	for i, l := range loops {

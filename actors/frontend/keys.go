@@ -56,6 +56,11 @@ func NewKeys() *Keys { return &Keys{pids: map[tableKey]*actor.PID{}, waiting: ma
 type KeyTable struct {
 	Log  zerolog.Logger
 	Keys *Keys
+	// PeerID is this process's; 0: it has none.
+	PeerID uint16
+	// Forward passes a request on to the process that issued its key, and calls done once when that is over or cannot be
+	// done. It does not block. nil: there is nobody else.
+	Forward func(peer uint16, key wire.CancelKey, done func())
 
 	unknown uint64 // requests with a key nobody has
 }
@@ -81,6 +86,10 @@ func (t *KeyTable) Receive(ctx actor.Context) {
 		delete(t.Keys.waiting, k)
 	case *CancelRequest:
 		pid := t.Keys.pids[tableKey{m.Key.PID, string(m.Key.Secret)}]
+		if peer := KeyPeer(m.Key); pid == nil && peer != t.PeerID && peer != 0 && t.Forward != nil && !m.Forwarded {
+			t.Forward(peer, m.Key, m.Done)
+			return
+		}
 		if pid == nil {
 			t.unknown++
 			t.Log.Debug().Msg("cancel request with an unknown key")

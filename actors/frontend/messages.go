@@ -54,5 +54,7 @@ type (
 	CancelRequest struct {
 		Key  wire.CancelKey
 		Done func()
+		// Forwarded: another member passed it on. It is not passed on again.
+		Forwarded bool
 	}
 )
