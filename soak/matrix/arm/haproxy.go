@@ -1,0 +1,73 @@
+package arm
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// startBalanced puts HAProxy in front of a PgBouncer for each host. Clients are with the host whose role check says that
+// it is the primary; when one ceases to be, its sessions are ended, as the documentation of Patroni has it.
+func (r *Running) startBalanced(ctx context.Context, s *Setup) error {
+	as, err := account()
+	if err != nil {
+		return err
+	}
+	dir, err := folder(s.Dir, r.Name, as)
+	if err != nil {
+		return err
+	}
+	var servers strings.Builder
+	for _, h := range s.Hosts {
+		bouncer, err := r.launchPgBouncer(ctx, s, h)
+		if err != nil {
+			return err
+		}
+		check, err := checkRole(fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", s.User, h.Addr, s.Database))
+		if err != nil {
+			return err
+		}
+		r.cleanup = append(r.cleanup, check.close)
+		_, port, err := net.SplitHostPort(check.addr())
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&servers, "    server %s %s check port %s\n", h.Name, bouncer, port)
+	}
+	addr, _, err := freeAddr()
+	if err != nil {
+		return err
+	}
+	conf := fmt.Sprintf(`global
+    maxconn 2000
+defaults
+    mode tcp
+    timeout connect 2s
+    timeout check 1s
+    timeout client 1h
+    timeout server 1h
+listen primary
+    bind %s
+    option httpchk GET /primary
+    http-check expect status 200
+    default-server inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
+%s`, addr, servers.String())
+	file := filepath.Join(dir, "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
+		return err
+	}
+	argv := append(append([]string(nil), s.Programs.HAProxy...), "-db", "-f", file)
+	p, err := launch("haproxy", dir, argv, as)
+	if err != nil {
+		return err
+	}
+	r.procs = append(r.procs, p)
+	r.Version = "HAProxy " + number(s.Programs.HAProxy, "-v") + ", PgBouncer " + number(s.Programs.PgBouncer, "-V")
+	if err := p.listening(ctx, addr); err != nil {
+		return err
+	}
+	return r.connectTo(s, "", addr)
+}
