@@ -150,17 +150,24 @@ func TestShardConfigure(t *testing.T) {
 			t.Errorf("password %q", secret)
 		}
 		p.wantState(health.Healthy)
+		if r := p.row(); r.Connections != 0 {
+			t.Errorf("%d connections while the new monitor has none", r.Connections)
+		}
 		p.probed(primary(hostA, 1), standby(hostC))
 		p.wantElected(hostA)
+		p.views()
+		s.Warm = 3
+		p.send(&shard.Configure{Settings: s})
+		if p.views() == 0 {
+			t.Error("the lane was not told how much to keep warm")
+		}
 		if r := p.row(); r.Connections != 1 {
 			t.Errorf("%d connections", r.Connections)
 		}
 		s.Hosts = []shard.HostSetting{{Addr: hostC}}
 		p.send(&shard.Configure{Settings: s})
 		p.wantElected("")
-		if bugs := p.log.with("shard: an event that cannot happen was taken for the worse"); len(bugs) != 0 {
-			t.Errorf("%v", bugs)
-		}
+		p.wantNoBugs()
 		p.send(crash{}) // the new settings outlive a restart
 		if len(p.row().Hosts) != 1 {
 			t.Errorf("hosts: %+v", p.row().Hosts)
@@ -376,7 +383,7 @@ func TestShardStateFile(t *testing.T) {
 // A state file that cannot be used is named, and does not keep the shard from serving.
 func TestShardStateFileDamaged(t *testing.T) {
 	dir := t.TempDir()
-	for _, text := range []string{"", "{", "null garbage", `{"system_identifier":"x"}`, `{"timeline":3}`, `{"system_identifier":"1","timeline":-1}`, `{"other":1}`} {
+	for _, text := range []string{"", "{", "null", "{} garbage", `{"system_identifier":"x"}`, `{"timeline":3}`, `{"system_identifier":"1","timeline":-1}`, `{"other":1}`} {
 		s := settings(hostA)
 		s.StateFile = filepath.Join(dir, "state.json")
 		if err := os.WriteFile(s.StateFile, []byte(text), 0o600); err != nil {
@@ -420,6 +427,7 @@ func TestShardTransitionsAreBounded(t *testing.T) {
 		p.healthy()
 		for range 150 {
 			p.send(&shard.Hinted{Host: hostA, Code: pgerr.ReadOnlyTransaction, At: time.Now()})
+			p.send(&shard.Hinted{Host: hostA, Code: pgerr.ReadOnlyTransaction, At: time.Now()}) // no new doubt
 			p.beat()
 		}
 		r := p.row()

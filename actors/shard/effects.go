@@ -108,7 +108,7 @@ func (a *decider) conclude(now time.Time) {
 	a.dropGone(now)
 	a.prove(now)
 	a.setPace(now)
-	if a.stale {
+	if a.stale || a.explains() {
 		a.publish(now)
 		a.stale = false
 	}

@@ -50,13 +50,19 @@ func (a *decider) compose(now time.Time) *View {
 		Standbys: a.standbys(now, rows), Balance: s.Balance, Warm: s.Warm, Refuse: s.Refuse,
 	}
 	switch {
+	case !a.explains():
 	case e.Elected == "":
 		v.Explanation = fmt.Sprintf("no primary is known since %s; %s; the shard is %s", clock(e.Since), a.election.Explain(now), v.State)
 		v.Hint = a.hint(rows)
-	case v.State == health.Failover:
+	default:
 		v.Explanation = fmt.Sprintf("failover since %s (%s); %s", clock(a.health.Since()), a.health.Reason(), a.election.Explain(now))
 	}
 	return v
+}
+
+// explains reports whether the view says what each host last said.
+func (a *decider) explains() bool {
+	return a.election.View().Elected == "" || a.health.State() == health.Failover
 }
 
 // clock is a time for people.
