@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 )
@@ -102,11 +101,27 @@ func ShortTiming() Timing {
 	return t
 }
 
+// kinds are all of them with what brings them about.
+var kinds = []struct {
+	name string
+	run  func(*course) error
+}{
+	{KindSwitchover, (*course).switchover},
+	{KindCrash, (*course).crash},
+	{KindDemote, (*course).demote},
+	{KindFreeze, (*course).freeze},
+	{KindRestart, (*course).restart},
+	{KindPartition, (*course).partition},
+	{KindReadOnly, (*course).readOnly},
+	{KindPromoteCopy, (*course).promoteCopy},
+	{KindSlow, (*course).slow},
+}
+
 // Events are all kinds of events, in the order of the Kind constants.
 func Events(t Timing) []Event {
 	var all []Event
-	for _, k := range []string{KindSwitchover, KindCrash, KindDemote, KindFreeze, KindRestart, KindPartition, KindReadOnly, KindPromoteCopy, KindSlow} {
-		all = append(all, event{name: k, timing: t})
+	for _, k := range kinds {
+		all = append(all, event{name: k.name, timing: t, run: k.run})
 	}
 	return all
 }
@@ -118,15 +133,4 @@ func EventNamed(name string, t Timing) Event {
 		return all[i]
 	}
 	return nil
-}
-
-type event struct {
-	name   string
-	timing Timing
-}
-
-func (e event) Name() string { return e.name }
-
-func (e event) Run(ctx context.Context, w *World) (Occurrence, error) {
-	return Occurrence{}, errors.New("not there yet")
 }

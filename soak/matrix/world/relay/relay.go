@@ -89,6 +89,13 @@ func (r *Relay) fell() {
 	}
 }
 
+// Listens reports whether a connect would be taken.
+func (r *Relay) Listens() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.ended && r.ln != nil && r.fill == nil
+}
+
 // Reset resets every connection that is open, at both ends.
 func (r *Relay) Reset() {
 	r.mu.Lock()
