@@ -44,7 +44,7 @@ func TestShardNames(t *testing.T) {
 			t.Errorf("row: %+v", h)
 		}
 		p.zone.set("one.test", "10.0.0.1")
-		time.Sleep(time.Second + 10*time.Millisecond)
+		p.pass(time.Second + 10*time.Millisecond)
 		if m := p.monitor(hostA); m.Name != "one.test:5432" || m.Names == nil {
 			t.Errorf("monitor: %+v", m.Config)
 		}
@@ -76,7 +76,7 @@ func TestShardAddressGone(t *testing.T) {
 	synctestNames := func(f func(p *place)) {
 		inPlace(t, s, func(p *place) {
 			p.zone.set("one.test", "10.0.0.1")
-			time.Sleep(1010 * time.Millisecond)
+			p.pass(1010 * time.Millisecond)
 			p.probed(primary(hostA, 1))
 			p.wantElected(hostA)
 			p.zone.set("one.test", "10.0.0.2")
@@ -198,10 +198,10 @@ func TestShardBans(t *testing.T) {
 		for _, d := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 			p.send(&shard.HostLost{Host: hostB, Code: pgerr.CrashShutdown, At: time.Now()})
 			p.wantStandbys(hostC)
-			time.Sleep(d*time.Second - 10*time.Millisecond)
+			p.pass(d*time.Second - 10*time.Millisecond)
 			p.probed(primary(hostA, 1), standby(hostC))
 			p.wantStandbys(hostC)
-			time.Sleep(20 * time.Millisecond)
+			p.pass(20 * time.Millisecond)
 			p.settle()
 			p.wantStandbys(hostC, hostB)
 		}
@@ -311,12 +311,12 @@ func TestShardPace(t *testing.T) {
 		told := len(p.monitor(hostB).modes)
 		for range 5 {
 			p.send(&shard.Waiting{Since: time.Now()})
-			time.Sleep(100 * time.Millisecond)
+			p.pass(100 * time.Millisecond)
 		}
 		if m := p.mode(hostB); m != (monitor.Mode{Interval: monitor.UrgentInterval, Backoff: monitor.ShortBackoff}) {
 			t.Errorf("a write waits: %+v", m)
 		}
-		time.Sleep(300 * time.Millisecond)
+		p.pass(300 * time.Millisecond)
 		if m := p.mode(hostB); m != calm {
 			t.Errorf("it waits no more: %+v", m)
 		}
@@ -327,7 +327,7 @@ func TestShardPace(t *testing.T) {
 		if m := p.mode(hostB); m != (monitor.Mode{Interval: monitor.UrgentInterval, Backoff: monitor.LongBackoff}) {
 			t.Errorf("in doubt: %+v", m)
 		}
-		time.Sleep(31 * time.Second)
+		p.pass(31 * time.Second)
 		p.settle()
 		if m := p.mode(hostB); m.Interval != monitor.TiredInterval {
 			t.Errorf("in doubt for long: %+v", m)
@@ -361,7 +361,7 @@ func TestShardStateFile(t *testing.T) {
 		p.reopen()
 		p.probed(primary(hostA, 1)) // b is gone
 		p.crashed(hostB)
-		time.Sleep(3 * time.Second)
+		p.pass(3 * time.Second)
 		p.probed(primary(hostA, 1))
 		p.wantElected("")
 		if v := p.shard.View(); !strings.Contains(v.Hint, "FORGET") || v.Floor != 2 {

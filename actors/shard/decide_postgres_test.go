@@ -2,15 +2,20 @@ package shard_test
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"fencepost/actors/monitor"
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
 	"fencepost/internal/pgcluster"
+	"fencepost/role"
 )
 
 // onServers runs the actor of a shard with real monitors.
@@ -45,6 +50,37 @@ func do(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A disk that hangs holds the first election up, and nothing else: what comes meanwhile is kept.
+func TestShardStateFileHangs(t *testing.T) {
+	s := settings(hostA)
+	s.StateFile = filepath.Join(t.TempDir(), "state.json")
+	do(t, syscall.Mkfifo(s.StateFile, 0o600)) // to open it takes until somebody writes
+	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+	defer system.Shutdown()
+	sh := shard.NewShard("main")
+	pid := system.Root.Spawn(shard.ActorProps(shard.ActorConfig{Shard: sh, Settings: s, Log: zerolog.Nop(),
+		Monitor: func(monitor.Config) *actor.Props { return actor.PropsFromFunc(func(actor.Context) {}) }}))
+	sh.RaiseDoubt(time.Now())
+	reply := make(chan shard.ShardRow, 1)
+	for _, m := range []any{&shard.Connected{Host: hostA, At: time.Now()}, &shard.HostLost{Host: hostA, Doubts: true, At: time.Now()}, &shard.DescribeShard{Reply: reply}} {
+		system.Root.Send(pid, m)
+	}
+	select {
+	case r := <-reply:
+		t.Fatalf("an answer before the state file was read: %+v", r)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if _, doubted := sh.InDoubt(); !doubted {
+		t.Error("the doubt was settled before anybody had looked at it")
+	}
+	do(t, os.WriteFile(s.StateFile, []byte(`{"system_identifier":"7700","generation":3,"timeline":9}`), 0o600))
+	r := <-reply
+	if _, doubted := sh.InDoubt(); doubted || r.Floor != (role.Floor{SystemID: 7700, Generation: 3, Timeline: 9}) || r.View.Floor != 9 {
+		t.Errorf("in doubt: %t, row: %+v", doubted, r)
+	}
+	do(t, system.Root.StopFuture(pid).Wait())
 }
 
 // The view follows a switchover, a crash and a demotion of real servers, without a lane's help.

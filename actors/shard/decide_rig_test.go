@@ -267,6 +267,9 @@ func (p *place) settle() {
 	synctest.Wait()
 }
 
+// pass lets time pass.
+func (p *place) pass(d time.Duration) { time.Sleep(d) }
+
 func (p *place) send(messages ...any) {
 	for _, m := range messages {
 		p.system.Root.Send(p.pid, m)
