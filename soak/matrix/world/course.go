@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"fencepost/internal/pgcluster"
@@ -62,7 +63,7 @@ func (c *course) did(s *Server, what string) {
 		step.Server = s.Name
 	}
 	c.Steps = append(c.Steps, step)
-	c.w.say("%s %.1f s: %s %s", c.Name, step.At.Sub(c.Began).Seconds(), step.Server, what)
+	c.w.say("%s %.1f s: %s", c.Name, step.At.Sub(c.Began).Seconds(), strings.TrimSpace(step.Server+" "+what))
 	c.w.config.Log.Debug().Str("event", c.Name).Str("server", step.Server).Str("step", what).Msg("event")
 }
 

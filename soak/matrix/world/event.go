@@ -43,7 +43,7 @@ type Occurrence struct {
 
 // Step is one thing that was done or waited for.
 type Step struct {
-	At     time.Time // it was done, or what was waited for was there
+	At     time.Time // it had been done, and what it brings about may have begun some milliseconds before
 	Server string    // whom it was done to, "" for all
 	What   string    // one of the Did constants
 }

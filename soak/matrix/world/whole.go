@@ -14,7 +14,7 @@ import (
 const streamPatience = 8 * time.Second
 
 // whole waits until every standby streams from the primary and has replayed what it has written, the relays listen and the
-// observer has seen it all. Standbys that do not get there are rebuilt; rebuilt is told of each, if it is not nil.
+// observer has seen it all and had a write acknowledged. Standbys that do not get there are rebuilt; rebuilt is told of each, if it is not nil.
 func (w *World) whole(ctx context.Context, rebuilt func(*Server)) error {
 	if err := w.stream(ctx, streamPatience); err != nil {
 		missing, err := w.notStreaming(ctx)
@@ -79,6 +79,9 @@ func (w *World) listening() bool {
 
 // seen reports whether the observer has seen, after a time, one writer and nothing but standbys beside.
 func (w *World) seen(after time.Time) bool {
+	if _, ok := w.observer.FirstWrite(w.Primary().Name, after); !ok {
+		return false
+	}
 	last := w.observer.At(time.Now())
 	if len(last) < len(w.servers) {
 		return false

@@ -130,7 +130,7 @@ func (w *World) end() error {
 }
 
 // leaveLimit is how long processes of servers that have ended may take to go.
-const leaveLimit = 5 * time.Second
+const leaveLimit = 3 * time.Second
 
 // left says which of the processes and of the world's ports are still there.
 func (w *World) left(pids []int) error {
