@@ -74,7 +74,7 @@ func describe(err error) (code, message string) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return codeRefused, message
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
-		errors.Is(err, net.ErrClosed):
+		errors.Is(err, net.ErrClosed), errors.Is(err, pgconn.ErrConnClosed):
 		return codeLost, message
 	}
 	return codeOther, message
