@@ -24,8 +24,8 @@ func (m *Machine) wanted(now time.Time) int {
 	if room := m.cfg.Concurrency - m.counts[Dialling]; n > room {
 		n = room
 	}
-	// One probe at a time while the server refuses.
-	if m.failures > 0 && n > 1-m.counts[Dialling] {
+	// One probe at a time while the server refuses, or nothing comes of what it accepts.
+	if m.failures+m.setbacks > 0 && n > 1-m.counts[Dialling] {
 		n = 1 - m.counts[Dialling]
 	}
 	return max(n, 0)
@@ -64,17 +64,32 @@ func (m *Machine) dialFailed(now time.Time, s *Slot) {
 		m.bug()
 		return
 	}
-	wait := firstRetry << min(m.failures, 20)
-	if m.cfg.RetryMax > 0 {
-		wait = min(wait, m.cfg.RetryMax)
-	}
 	// Connects that failed together count once.
 	if !now.Before(m.retryAt) {
+		m.retryAt = now.Add(m.backOff(m.failures))
 		m.failures++
-		m.retryAt = now.Add(wait)
 	}
 	m.forget(now, s)
 	m.dial(now)
+}
+
+func (m *Machine) backOff(before int) time.Duration {
+	wait := firstRetry << min(before, 20)
+	if m.cfg.RetryMax > 0 {
+		wait = min(wait, m.cfg.RetryMax)
+	}
+	return wait
+}
+
+// setbackMax bounds the wait after backends that were of no use: the server can be reached, and may become of use at any
+// moment.
+const setbackMax = time.Second
+
+func (m *Machine) setback(now time.Time) {
+	if !now.Before(m.retryAt) {
+		m.retryAt = now.Add(min(m.backOff(m.setbacks), setbackMax))
+		m.setbacks++
+	}
 }
 
 // tick refuses waiters whose time is over, closes backends that were idle or alive too long, and retries connects.
@@ -93,7 +108,7 @@ func (m *Machine) tick(now time.Time) {
 		case m.tooOld(now, s):
 			m.lastLife = now
 			m.close(now, s, WhyLifetime)
-		case m.cfg.IdleTimeout > 0 && len(m.slots)-m.counts[Closing] > m.cfg.MinSize &&
+		case m.cfg.IdleTimeout > 0 && len(m.slots)-m.counts[Closing] > max(m.cfg.MinSize, m.warm) &&
 			now.Sub(s.since) >= jitter(m.cfg.IdleTimeout, s.lifeShare):
 			m.close(now, s, WhyIdle)
 		default:

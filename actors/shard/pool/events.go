@@ -50,6 +50,11 @@ type (
 	Reconnect struct{}
 	// Drain closes backends as they come to rest with nobody waiting.
 	Drain struct{}
+	// Retire has one backend closed as soon as it is at rest, which may be now.
+	Retire struct{ Slot *Slot }
+	// Setback says that a backend that had been opened was of no use: as after a failed connect the next ones wait, and
+	// go one at a time until one was of use (Checkin).
+	Setback struct{}
 	// GiveUp asks for one backend's permit, because somebody elsewhere waits for one: an idle one's, or, if the lane has
 	// more than Share backends, that of the next one to come to rest.
 	GiveUp struct{ Share int }
@@ -75,6 +80,8 @@ func (Resume) event()     {}
 func (Reconnect) event()  {}
 func (Drain) event()      {}
 func (GiveUp) event()     {}
+func (Retire) event()     {}
+func (Setback) event()    {}
 
 // Kind says what an Effect asks for.
 type Kind uint8
@@ -140,9 +147,13 @@ func (l *list) push(w *Waiter) {
 	l.n++
 }
 
-// insert puts w behind everybody whose turn is not after its own. It looks from the front, where those who come back
-// belong.
+// insert puts w behind everybody whose turn is not after its own. It looks from the front, where those who come back one
+// by one belong; those who move together belong behind each other.
 func (l *list) insert(w *Waiter) {
+	if l.last != nil && l.last.Turn <= w.Turn {
+		l.push(w)
+		return
+	}
 	at := l.first
 	for at != nil && at.Turn <= w.Turn {
 		at = at.next

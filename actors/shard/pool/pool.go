@@ -109,6 +109,7 @@ type Machine struct {
 	paused   bool
 	draining bool
 	failures int       // connects failed in a row
+	setbacks int       // backends that were of no use after they had been opened, since one was
 	retryAt  time.Time // no connect before this
 	lastLife time.Time // last close for age
 	seq      int64

@@ -361,7 +361,13 @@ func (w *world) move() {
 }
 
 func (w *world) control() {
-	switch w.rand.IntN(15) {
+	switch w.rand.IntN(17) {
+	case 15:
+		w.feed(Setback{})
+	case 16:
+		if s := w.pick(Dialling, Idle, Leased, Cleaning, Closing); s != nil {
+			w.feed(Retire{s})
+		}
 	case 12:
 		w.feed(Kick{})
 	case 13:
@@ -400,7 +406,7 @@ func (w *world) settle() {
 	if len(w.queue) != w.m.Waiting() {
 		w.fail("%d wait, the machine says %d", len(w.queue), w.m.Waiting())
 	}
-	backoff := w.m.failures > 0 // the next tick goes on
+	backoff := w.m.failures+w.m.setbacks > 0 || !w.m.retryAt.IsZero() // the next tick goes on
 	limit := min(len(w.queue), w.m.cfg.Concurrency)
 	if dialling := w.m.Count(Dialling); !w.paused && !backoff && dialling < limit && w.used < w.limit {
 		w.fail("%d wait, %d connects are under way of %d at a time, and %d permits are spare",
@@ -509,7 +515,7 @@ func TestImpossibleEvents(t *testing.T) {
 				w.mustIgnore(t, seed, ev, true)
 			}
 			for _, s := range foreign {
-				for _, ev := range []Event{Checkin{s, Clean}, Checkin{s, Dirty}, Checkin{s, Broken}, Opened{s}, DialFailed{s}, Cleaned{s}, Lost{s}} {
+				for _, ev := range []Event{Checkin{s, Clean}, Checkin{s, Dirty}, Checkin{s, Broken}, Opened{s}, DialFailed{s}, Cleaned{s}, Lost{s}, Retire{s}} {
 					w.mustIgnore(t, seed, ev, false)
 				}
 			}

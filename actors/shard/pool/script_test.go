@@ -20,6 +20,7 @@ import (
 //	  checkout NAME [LIMIT]    abandon NAME       spoiled SLOT NAME
 //	  checkin SLOT clean|dirty|broken             opened SLOT    failed SLOT    cleaned SLOT    lost SLOT
 //	  permits N   tick   warm N   pause   resume   reconnect   drain   give-up SHARE   configure key=value...
+//	  withdraw NAME...         rejoin NAME        kick   abort   setback              retire SLOT
 //	state                      waiters and backends
 //
 // After every event the invariants are checked.
@@ -195,10 +196,12 @@ func (s *script) step(t *testing.T, f []string) []Effect {
 		return s.m.Step(s.now, Permits{number()})
 	case "give-up":
 		return s.m.Step(s.now, GiveUp{number()})
+	case "retire":
+		return s.m.Step(s.now, Retire{slot()})
 	case "warm":
 		return s.m.Step(s.now, Warm{number()})
 	}
-	ev := map[string]Event{"tick": Tick{}, "pause": Pause{}, "resume": Resume{}, "reconnect": Reconnect{}, "drain": Drain{}, "kick": Kick{}, "abort": Abort{}}[f[0]]
+	ev := map[string]Event{"tick": Tick{}, "pause": Pause{}, "resume": Resume{}, "reconnect": Reconnect{}, "drain": Drain{}, "kick": Kick{}, "abort": Abort{}, "setback": Setback{}}[f[0]]
 	return s.m.Step(s.now, ev)
 }
 

@@ -68,6 +68,10 @@ func (m *Machine) Step(now time.Time, ev Event) []Effect {
 		m.closeIdle(now, WhyDrained)
 	case GiveUp:
 		m.giveUp(now, e.Share)
+	case Retire:
+		m.retire(now, e.Slot)
+	case Setback:
+		m.setback(now)
 	default:
 		m.bug()
 	}
@@ -131,6 +135,10 @@ func (m *Machine) checkin(now time.Time, s *Slot, c Condition) {
 		m.emit(Effect{Kind: Scrub, Slot: s})
 	default:
 		m.rest(now, s)
+	}
+	if c != Broken && m.setbacks > 0 { // it was of use: connects need not go one at a time any more
+		m.setbacks = 0
+		m.dial(now)
 	}
 }
 
@@ -198,7 +206,9 @@ func (m *Machine) opened(now time.Time, s *Slot) {
 		m.bug()
 		return
 	}
-	m.failures, m.retryAt = 0, time.Time{}
+	if m.failures = 0; m.setbacks == 0 {
+		m.retryAt = time.Time{}
+	}
 	s.opened = now
 	m.rest(now, s)
 	if s.state != Idle { // else rest has looked at who waits
@@ -280,6 +290,18 @@ func (m *Machine) reconnect(now time.Time) {
 		}
 	}
 	m.dial(now)
+}
+
+// retire is reconnect for one backend.
+func (m *Machine) retire(now time.Time, s *Slot) {
+	switch {
+	case !m.mine(s) || s.state == Closing:
+	case s.state == Idle:
+		m.close(now, s, WhyRetired)
+		m.dial(now)
+	default:
+		s.retire = true
+	}
 }
 
 // giveUp closes the backend idle longest so that somebody else may use its permit. Where none is idle and the lane has
