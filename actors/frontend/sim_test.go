@@ -343,6 +343,8 @@ func (w *world) chaos(stop chan struct{}) {
 			if r.IntN(4) == 0 {
 				w.system.Root.Send(w.parents[loop], &admin.Drain{AtOnce: r.IntN(2) == 0})
 			}
+		case 13:
+			w.supersede(loop, r.IntN(10))
 		}
 	}
 }
@@ -388,6 +390,17 @@ func (w *world) crashSession(loop, n int, callback bool) {
 			f.mb.Fail(errInjected)
 		default:
 			w.system.Root.Send(f.self, crash{})
+		}
+	})
+}
+
+// supersede tells a session that its server is not the primary any more, twice, as two views may.
+func (w *world) supersede(loop, n int) {
+	w.on(loop, func() {
+		if f := w.nth(loop, n); f != nil && f.backend != nil {
+			m := &shard.Superseded{Backend: f.backend, Why: "another was elected"}
+			w.system.Root.Send(f.self, m)
+			w.system.Root.Send(f.self, m)
 		}
 	})
 }
