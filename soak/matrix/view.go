@@ -1,7 +1,10 @@
 package matrix
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"fencepost/soak/matrix/arm"
@@ -90,7 +93,7 @@ func (v *view) rate() float64 {
 // marks are the event's steps, and the first write on the new primary.
 func (v *view) marks() (all []picture.Mark) {
 	for _, s := range v.occurrence.Steps {
-		all = append(all, picture.Mark{At: v.since(s.At), Text: s.Server + " " + s.What})
+		all = append(all, picture.Mark{At: v.since(s.At), Text: strings.TrimSpace(s.Server + " " + s.What)})
 	}
 	if w, ok := v.newWriter(); ok {
 		all = append(all, picture.Mark{At: v.since(w.Acked), Text: w.Server + " takes writes"})
@@ -98,6 +101,7 @@ func (v *view) marks() (all []picture.Mark) {
 	for _, f := range v.forgot {
 		all = append(all, picture.Mark{At: v.since(f), Text: "FORGET"})
 	}
+	slices.SortStableFunc(all, func(a, b picture.Mark) int { return cmp.Compare(a.At, b.At) })
 	return all
 }
 

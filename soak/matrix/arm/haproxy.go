@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // startBalanced puts HAProxy in front of a PgBouncer for each host. Clients are with the host whose role check says that
@@ -69,5 +72,45 @@ listen primary
 	if err := p.listening(ctx, addr); err != nil {
 		return err
 	}
-	return r.connectTo(s, "", addr)
+	if err := r.connectTo(s, "", addr); err != nil {
+		return err
+	}
+	return r.settled(ctx)
+}
+
+// settledAfter is how many connects in a row have to come to the primary. HAProxy takes all servers for good until its
+// checks have found out about them, and passes its clients round.
+const settledAfter = 10
+
+// settled waits until the role checks have had their effect.
+func (r *Running) settled(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for good := 0; good < settledAfter; {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("HAProxy does not pass clients to the primary alone: %w", ctx.Err())
+		case <-tick.C:
+		}
+		if r.writable(ctx) {
+			good++
+		} else {
+			good = 0
+		}
+	}
+	return nil
+}
+
+func (r *Running) writable(ctx context.Context) bool {
+	cfg := r.Connect.Copy()
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return false
+	}
+	defer conn.Close(ctx)
+	standby := true
+	return conn.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby) == nil && !standby
 }

@@ -51,35 +51,38 @@ type Row struct {
 }
 
 const (
-	width    = 1300.0
-	left     = 20.0
-	line     = 4.0  // height of a client
-	head     = 46.0 // above the clients: title and marks
-	gap      = 26.0
-	visible  = 50 * time.Millisecond // what takes longer is drawn as waiting
-	lead     = 2 * time.Second       // drawn before the event
-	tickStep = 5 * time.Second
+	width   = 1300.0
+	left    = 20.0
+	line    = 4.0                   // height of a client
+	text    = 9.0                   // height of a mark's text
+	letter  = 5.0                   // … and about how wide its letters are
+	title   = 18.0                  // height of a row's title
+	gap     = 26.0                  // below the clients: seconds
+	visible = 50 * time.Millisecond // what takes longer is drawn as waiting
+	lead    = 2 * time.Second       // drawn before the event
 )
 
 // Draw writes the rows as an SVG document.
-func Draw(w io.Writer, title string, rows []*Row) error {
+func Draw(w io.Writer, heading string, rows []*Row) error {
 	length := time.Second
-	height := 60.0
 	for _, r := range rows {
 		length = max(length, r.End-r.Zero)
-		height += head + line*float64(r.Clients) + gap
 	}
-	c := &canvas{perSecond: (width - 2*left) / (length + lead).Seconds(), length: length}
-	c.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="11">`+"\n", width, height)
-	c.printf(`<rect width="100%%" height="100%%" fill="#ffffff"/><text x="%.0f" y="20" font-size="15">%s</text>`+"\n", left, html.EscapeString(title))
-	c.printf(`<text x="%.0f" y="38" fill="#555555">each line is a client: <tspan fill="%s">acknowledged</tspan>, <tspan fill="%s">error</tspan>, <tspan fill="%s">bound to a wrong server</tspan>, grey: waiting for more than %v; shaded: no server took writes; seconds since the event began</text>`+"\n",
-		left, colors[Acked], colors[Failed], colors[Wrong], visible)
+	c := &canvas{perSecond: (width - 2*left) / (length + lead).Seconds(), length: length, tick: time.Second}
+	if length > 20*time.Second {
+		c.tick = 5 * time.Second
+	}
 	y := 56.0
 	for _, r := range rows {
-		c.row(r, y)
-		y += head + line*float64(r.Clients) + gap
+		y = c.row(r, y)
 	}
-	c.printf("</svg>\n")
+	body := c.String()
+	c.Reset()
+	c.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="11">`+"\n", width, y)
+	c.printf(`<rect width="100%%" height="100%%" fill="#ffffff"/><text x="%.0f" y="20" font-size="15">%s</text>`+"\n", left, html.EscapeString(heading))
+	c.printf(`<text x="%.0f" y="38" fill="#555555">each line is a client: <tspan fill="%s">acknowledged</tspan>, <tspan fill="%s">error</tspan>, <tspan fill="%s">bound to a wrong server</tspan>, grey: waiting for more than %v; shaded: no server took writes; seconds since the event began</text>`+"\n",
+		left, colors[Acked], colors[Failed], colors[Wrong], visible)
+	c.printf("%s</svg>\n", body)
 	_, err := io.WriteString(w, c.String())
 	return err
 }
@@ -91,8 +94,8 @@ const waiting = "#9a9a9a"
 
 type canvas struct {
 	strings.Builder
-	perSecond float64
-	length    time.Duration
+	perSecond    float64
+	length, tick time.Duration
 }
 
 func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(c, format, args...) }
@@ -103,23 +106,42 @@ func (c *canvas) x(since time.Duration) float64 {
 	return left + (since+lead).Seconds()*c.perSecond
 }
 
-func (c *canvas) row(r *Row, y float64) {
-	top, bottom := y+head, y+head+line*float64(r.Clients)
+// row draws one below y and returns where the next one begins.
+func (c *canvas) row(r *Row, y float64) float64 {
+	c.printf(`<text x="%.0f" y="%.1f" font-size="13">%s</text>`+"\n", left, y+12, html.EscapeString(r.Title))
+	lanes, used := c.lanes(r)
+	top := y + title + text*float64(used) + 4
+	bottom := top + line*float64(r.Clients)
 	for _, s := range r.NoWriter {
 		if s.To > r.Zero-lead {
 			c.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="#f3e3c3"/>`+"\n", c.x(s.From-r.Zero), top, max(0.5, c.x(s.To-r.Zero)-c.x(s.From-r.Zero)), bottom-top)
 		}
 	}
-	c.printf(`<text x="%.0f" y="%.1f" font-size="13">%s</text>`+"\n", left, y+12, html.EscapeString(r.Title))
-	for t := time.Duration(0); t <= c.length; t += tickStep {
+	for t := time.Duration(0); t <= c.length; t += c.tick {
 		c.printf(`<path d="M%.1f %.1fV%.1f" stroke="#cccccc"/><text x="%.1f" y="%.1f" fill="#888888">%.0f</text>`+"\n", c.x(t), top, bottom+3, c.x(t), bottom+14, t.Seconds())
 	}
 	c.tries(r, top)
 	for i, m := range r.Marks {
-		x := c.x(m.At - r.Zero)
-		c.printf(`<path d="M%.1f %.1fV%.1f" stroke="#1d3557" stroke-dasharray="3 3"/><text x="%.1f" y="%.1f" fill="#1d3557" font-size="9">%s</text>`+"\n",
-			x, y+18, bottom, x+2, y+24+float64(i%3)*9, html.EscapeString(m.Text))
+		x, at := c.x(m.At-r.Zero), y+title+text*float64(lanes[i])
+		c.printf(`<path d="M%.1f %.1fV%.1f" stroke="#1d3557" stroke-dasharray="3 3"/><text x="%.1f" y="%.1f" fill="#1d3557" font-size="%.0f">%s</text>`+"\n",
+			x, at, bottom, x+2, at+text-1, text, html.EscapeString(m.Text))
 	}
+	return bottom + gap
+}
+
+// lanes are the heights at which the marks' texts do not lie over each other, and how many there are.
+func (c *canvas) lanes(r *Row) (lanes []int, used int) {
+	var end []float64 // of the last text in each
+	for _, m := range r.Marks {
+		x := c.x(m.At - r.Zero)
+		lane := slices.IndexFunc(end, func(e float64) bool { return e <= x })
+		if lane < 0 {
+			lane, end = len(end), append(end, 0)
+		}
+		end[lane] = x + letter*float64(len(m.Text)+1)
+		lanes = append(lanes, lane)
+	}
+	return lanes, len(end)
 }
 
 // tries draws one path per colour: there are tens of thousands of tries.
