@@ -80,13 +80,14 @@ func (m *Machine) Explain(now time.Time) string {
 }
 
 // BehindFloor reports whether nobody is elected although a host says that it is writable, because its timeline is below
-// the floor or it belongs to another cluster: what FORGET is for.
+// the floor or it belongs to another cluster: what FORGET is for. What a host said before it failed does not count.
 func (m *Machine) BehindFloor() bool {
 	if m.elected != nil {
 		return false
 	}
 	return slices.ContainsFunc(m.hosts, func(h *host) bool {
 		last := h.rec.Last()
-		return m.electable(h) && last.Verdict == role.Writable && (h.foreign || last.Timeline < m.floor.Timeline)
+		return m.electable(h) && last.Verdict == role.Writable && h.rec.Failure().At.Before(last.Asked) &&
+			(h.foreign || last.Timeline < m.floor.Timeline)
 	})
 }
