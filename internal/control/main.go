@@ -25,7 +25,7 @@ func main() {
 
 func run() error {
 	path := flag.String("c", "", "settings file")
-	without := flag.String("without", "", "what to leave out: leases")
+	without := flag.String("without", "", "what to leave out: leases or election")
 	flag.Parse()
 	cfg, err := config.Load(*path)
 	if err != nil {
@@ -35,8 +35,10 @@ func run() error {
 	switch *without {
 	case "leases":
 		parts.Leases = newNoLeases
+	case "election":
+		parts.Shard = newLooks
 	default:
-		return fmt.Errorf("-without %s: only leases can be left out", *without)
+		return fmt.Errorf("-without %s: only leases and election can be left out", *without)
 	}
 	f, err := supervisor.StartWith(cfg, "control without "+*without, zerolog.New(os.Stderr).With().Timestamp().Logger(), parts)
 	if err != nil {
