@@ -1,0 +1,340 @@
+package evidence
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"fencepost/role"
+)
+
+// Judge decides what a shard makes of the fleet's words. The zero value knows no host. It is not safe for concurrent use.
+type Judge struct {
+	now     time.Time
+	hosts   []*host
+	elected netip.AddrPort // not valid: nobody, or somebody who cannot be named to others
+	floor   role.Floor
+	claims  []*claim // in the order of arrival
+	muted   []mute
+	raised  Floor // the last effect of that type
+	effects []Effect
+}
+
+// host is one of the shard's hosts.
+type host struct {
+	name            role.Host
+	addr            netip.AddrPort
+	looked          bool
+	asked           time.Time // the last look at it that was answered with sense
+	doubted, probed time.Time
+}
+
+// claim is a claim that was kept; adopted ones make the floor.
+type claim struct {
+	record  Record
+	member  string
+	arrived time.Time
+	adopted bool
+	refused string // the reason that was given last
+}
+
+// mute says that an observer is not believed about a host.
+type mute struct {
+	observer Boot
+	host     netip.AddrPort
+	until    time.Time
+}
+
+// Step takes one event in. The effects belong to the caller. Time never runs backwards.
+func (j *Judge) Step(now time.Time, ev Event) []Effect {
+	if now.After(j.now) {
+		j.now = now
+	}
+	switch e := ev.(type) {
+	case Hosts:
+		j.replace(e.List)
+	case Decided:
+		j.decided(e)
+	case Looked:
+		j.looked(e.Observation)
+	case Told:
+		j.told(e)
+	case Promised:
+		j.promised(e)
+	case Forgot:
+		j.forgot(e.Generation)
+	}
+	j.settle()
+	effects := j.effects
+	j.effects = nil
+	return effects
+}
+
+func (j *Judge) emit(e Effect) { j.effects = append(j.effects, e) }
+
+func (j *Judge) find(a netip.AddrPort) *host {
+	for _, h := range j.hosts {
+		if h.addr == a {
+			return h
+		}
+	}
+	return nil
+}
+
+func (j *Judge) replace(list []role.Host) {
+	var hosts []*host
+	for _, name := range list {
+		a, ok := Address(name)
+		if !ok || slices.ContainsFunc(hosts, func(h *host) bool { return h.addr == a }) {
+			continue
+		}
+		h := j.find(a)
+		if h == nil {
+			h = &host{addr: a}
+		}
+		h.name = name
+		hosts = append(hosts, h)
+	}
+	j.hosts = hosts
+}
+
+// decided takes the shard's view in. In another generation, and for another cluster, nothing of before holds; claims that
+// were made for it already are among those that were kept.
+func (j *Judge) decided(e Decided) {
+	j.elected, _ = Address(e.Elected)
+	if e.Floor.Generation != j.floor.Generation || e.Floor.SystemID != j.floor.SystemID {
+		for _, c := range j.claims {
+			c.adopted = false
+		}
+		j.raised = Floor{}
+		for _, h := range j.hosts {
+			h.asked, h.looked = time.Time{}, false
+		}
+	}
+	j.floor = e.Floor
+}
+
+func (j *Judge) forgot(generation uint64) {
+	if generation > j.floor.Generation {
+		j.emit(Forget{generation})
+	}
+}
+
+// looked takes a look of the shard's own in. It drops the claims about that host which it contradicts: what others saw
+// before they told it cannot be undone by the host but by being restored or replaced, and then it is the host that is right.
+func (j *Judge) looked(o role.Observation) {
+	a, ok := Address(o.Host)
+	h := j.find(a)
+	if !ok || h == nil || o.Source == role.Gossip || o.Verdict == role.Unknown || o.Asked.IsZero() {
+		return
+	}
+	h.looked = true
+	if o.Asked.After(h.asked) {
+		h.asked = o.Asked
+	}
+	if o.SystemID == 0 || o.SystemID != j.floor.SystemID || o.NoTimelines || o.Timeline == 0 {
+		return
+	}
+	j.claims = slices.DeleteFunc(j.claims, func(c *claim) bool {
+		r := c.record
+		contradicted := c.adopted && r.Host == a && r.Floor.Timeline > o.Timeline && o.Asked.After(c.arrived)
+		if contradicted {
+			j.mute(r.Observer, a)
+			j.refuse(c, fmt.Sprintf("%s is %s on timeline %d, not %d", h.name, o.Verdict, o.Timeline, r.Floor.Timeline))
+		}
+		return contradicted
+	})
+}
+
+func (j *Judge) mute(b Boot, a netip.AddrPort) {
+	j.muted = slices.DeleteFunc(j.muted, func(m mute) bool { return !j.now.Before(m.until) || m.observer == b && m.host == a })
+	if len(j.muted) >= MaxClaims {
+		j.muted = j.muted[1:]
+	}
+	j.muted = append(j.muted, mute{b, a, j.now.Add(MuteFor)})
+}
+
+func (j *Judge) isMuted(b Boot, a netip.AddrPort) bool {
+	return slices.ContainsFunc(j.muted, func(m mute) bool { return m.observer == b && m.host == a && j.now.Before(m.until) })
+}
+
+func (j *Judge) refuse(c *claim, why string) {
+	if c.refused != why {
+		c.refused = why
+		j.emit(Refused{j.name(c.record.Host), c.record.Observer, c.member, why})
+	}
+}
+
+// name is how the shard calls a host.
+func (j *Judge) name(a netip.AddrPort) role.Host {
+	if h := j.find(a); h != nil {
+		return h.name
+	}
+	return role.Host(a.String())
+}
+
+// told takes another member's look at a host in. That it could not reach it is nothing to us.
+func (j *Judge) told(e Told) {
+	r, o := e.Record, e.Record.Observation
+	h := j.find(r.Host)
+	if h == nil || o.Verdict == role.Unknown || r.Kind != Seen || j.isMuted(r.Observer, r.Host) {
+		return
+	}
+	if !h.looked && o.Verdict.OutOfRecovery() {
+		j.probe(h, fmt.Sprintf("member %s saw it %s", e.Member, o.Verdict))
+	}
+	switch foreign := j.foreign(o.SystemID); {
+	case r.Host == j.elected:
+		if why := j.against(o, foreign); why != "" && r.At.After(h.asked) {
+			j.doubt(h, fmt.Sprintf("member %s saw that it %s", e.Member, why))
+		}
+	case foreign:
+	case o.Verdict == role.Writable && (o.NoTimelines || o.Timeline >= j.floor.Timeline && o.Timeline != 0):
+		if !r.At.After(h.asked) {
+			return
+		}
+		j.probe(h, fmt.Sprintf("member %s saw it writable", e.Member))
+		if sitting := j.find(j.elected); sitting != nil && r.At.After(sitting.asked) {
+			j.doubt(sitting, fmt.Sprintf("member %s saw %s writable", e.Member, h.name))
+		}
+	}
+}
+
+func (j *Judge) foreign(id uint64) bool {
+	return id != 0 && j.floor.SystemID != 0 && id != j.floor.SystemID
+}
+
+// against says what an observation of the elected host has against it.
+func (j *Judge) against(o role.Observation, foreign bool) string {
+	switch {
+	case foreign:
+		return "belongs to another cluster"
+	case o.Verdict == role.InRecovery || o.Verdict == role.ReadOnly:
+		return "is " + o.Verdict.String()
+	case !o.NoTimelines && o.Timeline != 0 && o.Timeline < j.floor.Timeline:
+		return fmt.Sprintf("is on timeline %d", o.Timeline)
+	}
+	return ""
+}
+
+func (j *Judge) doubt(h *host, why string) {
+	if h.doubted.IsZero() || j.now.Sub(h.doubted) >= Pace {
+		h.doubted = j.now
+		j.emit(Doubt{h.name, why})
+	}
+}
+
+func (j *Judge) probe(h *host, why string) {
+	if h.probed.IsZero() || j.now.Sub(h.probed) >= Pace {
+		h.probed = j.now
+		j.emit(Probe{h.name, why})
+	}
+}
+
+// promised keeps a claim; settle judges it.
+func (j *Judge) promised(e Promised) {
+	r := e.Record
+	if r.Kind != Claimed || j.isMuted(r.Observer, r.Host) {
+		return
+	}
+	j.forgot(r.Floor.Generation)
+	i := slices.IndexFunc(j.claims, func(c *claim) bool { return c.record.Observer == r.Observer && c.record.Host == r.Host })
+	switch {
+	case i < 0:
+		j.makeRoom(r.Observer)
+		j.claims = append(j.claims, &claim{record: r, member: e.Member, arrived: j.now})
+	case r.Floor == j.claims[i].record.Floor, r.Floor.Generation < j.claims[i].record.Floor.Generation:
+	case j.claims[i].adopted && r.Floor.Generation == j.floor.Generation && r.Floor.Timeline < j.claims[i].record.Floor.Timeline:
+		// The floor only rises, whoever takes something back.
+	default:
+		j.claims[i] = &claim{record: r, member: e.Member, arrived: j.now}
+	}
+}
+
+// makeRoom drops the claim that is missed least: one that was not adopted, else the one with the lowest timeline; of the
+// observer itself if that has made too many.
+func (j *Judge) makeRoom(observer Boot) {
+	own := 0
+	for _, c := range j.claims {
+		if c.record.Observer == observer {
+			own++
+		}
+	}
+	if own < MaxClaimsPerObserver && len(j.claims) < MaxClaims {
+		return
+	}
+	least := -1
+	for i, c := range j.claims {
+		if own >= MaxClaimsPerObserver && c.record.Observer != observer {
+			continue
+		}
+		if least < 0 || c.timeline() < j.claims[least].timeline() {
+			least = i
+		}
+	}
+	j.claims = slices.Delete(j.claims, least, least+1)
+}
+
+// settle adopts the claims that can be judged now, and says what floor they make.
+func (j *Judge) settle() {
+	for _, c := range j.claims {
+		if !c.adopted {
+			j.adopt(c)
+		}
+	}
+	top := slices.MaxFunc(append([]*claim{nil}, j.claims...), func(a, b *claim) int {
+		return cmp.Or(cmp.Compare(a.timeline(), b.timeline()), b.compare(a))
+	})
+	next := Floor{}
+	if top.timeline() > 0 {
+		f := top.record.Floor
+		next = Floor{j.name(top.record.Host), f, fmt.Sprintf("member %s saw %s on timeline %d", top.member, j.name(top.record.Host), f.Timeline)}
+	}
+	if next.Floor == j.raised.Floor {
+		return
+	}
+	if next.Floor.Timeline == 0 {
+		next.Why = "no claim of another member stands any more"
+		next.Floor = role.Floor{SystemID: j.floor.SystemID, Generation: j.floor.Generation}
+		j.raised = Floor{}
+	} else {
+		j.raised = next
+	}
+	j.emit(next)
+}
+
+// adopt judges a claim that was not adopted yet.
+func (j *Judge) adopt(c *claim) {
+	r, h := c.record, j.find(c.record.Host)
+	switch {
+	case h == nil, j.floor.SystemID == 0, r.Floor.Generation > j.floor.Generation: // kept until that is known
+	case r.Floor.SystemID != j.floor.SystemID:
+		j.refuse(c, fmt.Sprintf("it is about the cluster %d, not %d", r.Floor.SystemID, j.floor.SystemID))
+	case r.Floor.Generation < j.floor.Generation:
+		j.refuse(c, fmt.Sprintf("it is of generation %d, which was forgotten", r.Floor.Generation))
+	default:
+		c.adopted = true
+		if r.Floor.Timeline > j.floor.Timeline {
+			j.probe(h, fmt.Sprintf("member %s saw it on timeline %d", c.member, r.Floor.Timeline))
+		}
+	}
+}
+
+// timeline that a claim makes the floor; 0 if it does not.
+func (c *claim) timeline() uint32 {
+	if c == nil || !c.adopted {
+		return 0
+	}
+	return c.record.Floor.Timeline
+}
+
+// compare orders claims on one timeline, so that the same one is named everywhere.
+func (c *claim) compare(d *claim) int {
+	if c == nil || d == nil {
+		return 0
+	}
+	return cmp.Or(c.record.Host.Compare(d.record.Host), bytes.Compare(c.record.Observer[:], d.record.Observer[:]))
+}

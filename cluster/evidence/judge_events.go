@@ -1,0 +1,112 @@
+package evidence
+
+import (
+	"fmt"
+	"time"
+
+	"fencepost/role"
+)
+
+// Event is what a Judge hears: one of the types below.
+type Event interface {
+	fmt.Stringer
+	event()
+}
+
+// Effect is what the shard has to do: one of the types below, in the order in which they are to be executed.
+type Effect interface {
+	fmt.Stringer
+	effect()
+}
+
+type (
+	// Hosts are the shard's hosts that take part in the election. It replaces the list.
+	Hosts struct{ List []role.Host }
+	// Decided is the shard's view: who is elected, and the floor with identifier and generation. The floor's timeline may
+	// have come from here.
+	Decided struct {
+		Elected role.Host
+		Floor   role.Floor
+	}
+	// Looked is an observation of the shard's own.
+	Looked struct{ Observation role.Observation }
+	// Told is another member's observation. Member is its name, for people.
+	Told struct {
+		Record Record
+		Member string
+	}
+	// Promised is another member's claim.
+	Promised struct {
+		Record Record
+		Member string
+	}
+	// Forgot says that the fleet is in this generation.
+	Forgot struct{ Generation uint64 }
+)
+
+func (Hosts) event()    {}
+func (Decided) event()  {}
+func (Looked) event()   {}
+func (Told) event()     {}
+func (Promised) event() {}
+func (Forgot) event()   {}
+
+func (e Hosts) String() string    { return fmt.Sprintf("hosts %v", e.List) }
+func (e Decided) String() string  { return fmt.Sprintf("decided %q on %s", e.Elected, e.Floor) }
+func (e Looked) String() string   { return fmt.Sprintf("looked: %s", e.Observation) }
+func (e Told) String() string     { return fmt.Sprintf("told by %s: %s", e.Member, e.Record) }
+func (e Promised) String() string { return fmt.Sprintf("promised by %s: %s", e.Member, e.Record) }
+func (e Forgot) String() string   { return fmt.Sprintf("generation %d", e.Generation) }
+
+type (
+	// Floor is what the floor has to be at least by the word of others. It replaces the one before. With timeline 0 there is
+	// none any more: the floor is what the shard saw itself. Host is who was seen on it, Why the reason.
+	Floor struct {
+		Host  role.Host
+		Floor role.Floor
+		Why   string
+	}
+	// Doubt puts the host in doubt.
+	Doubt struct {
+		Host role.Host
+		Why  string
+	}
+	// Probe asks for a probe of the host as soon as possible.
+	Probe struct {
+		Host role.Host
+		Why  string
+	}
+	// Forget brings the shard to a later generation.
+	Forget struct{ Generation uint64 }
+	// Refused says that a claim was not followed, or not any more. Once per claim and reason.
+	Refused struct {
+		Host     role.Host
+		Observer Boot
+		Member   string
+		Why      string
+	}
+)
+
+func (Floor) effect()   {}
+func (Doubt) effect()   {}
+func (Probe) effect()   {}
+func (Forget) effect()  {}
+func (Refused) effect() {}
+
+func (e Floor) String() string   { return fmt.Sprintf("floor %s on %s: %s", e.Host, e.Floor, e.Why) }
+func (e Doubt) String() string   { return fmt.Sprintf("doubt %s: %s", e.Host, e.Why) }
+func (e Probe) String() string   { return fmt.Sprintf("probe %s: %s", e.Host, e.Why) }
+func (e Forget) String() string  { return fmt.Sprintf("forget: generation %d", e.Generation) }
+func (e Refused) String() string { return fmt.Sprintf("refused %s of %s: %s", e.Host, e.Member, e.Why) }
+
+// Bounds of a Judge.
+const (
+	// MuteFor is how long an observer is not believed about a host that contradicted it.
+	MuteFor = time.Minute
+	// Pace is the least time between two doubts, and between two probes, of one host.
+	Pace = time.Second
+	// MaxClaims is how many claims a Judge keeps, adopted or not.
+	MaxClaims = 1024
+	// MaxClaimsPerObserver is how many of them may be of one observer.
+	MaxClaimsPerObserver = 128
+)

@@ -1,0 +1,215 @@
+package evidence
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"fencepost/role"
+)
+
+var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func boot(s string) (b Boot) { copy(b[:], s); return b }
+
+func hostOf(s string) role.Host {
+	if len(s) == 1 {
+		return role.Host(fmt.Sprintf("10.0.0.%d:5432", s[0]-'a'+1))
+	}
+	return role.Host(s)
+}
+
+func spell(s string) string {
+	for c := byte('a'); c <= 'f'; c++ {
+		s = strings.ReplaceAll(s, string(hostOf(string(c))), string(c))
+	}
+	return s
+}
+
+func number(t *testing.T, s string) uint64 {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// parse reads an event: "hosts a b", "decided a|nobody SYSTEM/GENERATION/TIMELINE", "look a VERDICT TIMELINE [id=N] [asked=-1s]",
+// "told M a VERDICT TIMELINE [...]", "claim M a SYSTEM/GENERATION/TIMELINE", "forgot N".
+func parseEvent(t *testing.T, now time.Time, line string, seq uint64) Event {
+	f := strings.Fields(line)
+	floor := func(s string) role.Floor {
+		p := strings.Split(s, "/")
+		return role.Floor{SystemID: number(t, p[0]), Generation: number(t, p[1]), Timeline: uint32(number(t, p[2]))}
+	}
+	observation := func(f []string) role.Observation {
+		o := role.Observation{Host: hostOf(f[0]), SystemID: 7, Timeline: uint32(number(t, f[2])), Asked: now}
+		o.Verdict = map[string]role.Verdict{"unknown": 0, "writable": 1, "read-only": 2, "standby": 3}[f[1]]
+		for _, opt := range f[3:] {
+			k, v, _ := strings.Cut(opt, "=")
+			switch k {
+			case "id":
+				o.SystemID = number(t, v)
+			case "asked":
+				d, _ := time.ParseDuration(v)
+				o.Asked = now.Add(d)
+			case "aurora":
+				o.NoTimelines, o.SystemID = true, 0
+			}
+		}
+		return o
+	}
+	switch f[0] {
+	case "hosts":
+		var list []role.Host
+		for _, h := range f[1:] {
+			list = append(list, hostOf(h))
+		}
+		return Hosts{list}
+	case "decided":
+		e := Decided{Floor: floor(f[2])}
+		if f[1] != "nobody" {
+			e.Elected = hostOf(f[1])
+		}
+		return e
+	case "look":
+		return Looked{observation(f[1:])}
+	case "told":
+		r, ok := NewSeen(ShardOf("main"), boot(f[1]), seq, observation(f[2:]))
+		if !ok {
+			t.Fatalf("%s: cannot be told", line)
+		}
+		return Told{r, f[1]}
+	case "claim":
+		r, ok := NewClaimed(ShardOf("main"), boot(f[1]), seq, hostOf(f[2]), floor(f[3]), now)
+		if !ok {
+			t.Fatalf("%s: cannot be claimed", line)
+		}
+		return Promised{r, f[1]}
+	case "forgot":
+		return Forgot{number(t, f[1])}
+	}
+	t.Fatalf("unknown event %q", line)
+	return nil
+}
+
+// TestJudge runs the scripts that specify what gossip may do.
+func TestJudge(t *testing.T) {
+	datadriven.Walk(t, "testdata/judge", func(t *testing.T, path string) {
+		j, now, seq := &Judge{}, epoch, uint64(0)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var out strings.Builder
+			if d.Cmd == "new" {
+				j, now = &Judge{}, epoch
+			}
+			for line := range strings.Lines(d.Input) {
+				line = strings.TrimSpace(line)
+				if wait, ok := strings.CutPrefix(line, "wait "); ok {
+					w, err := time.ParseDuration(wait)
+					if err != nil {
+						t.Fatal(err)
+					}
+					now = now.Add(w)
+					continue
+				}
+				seq++
+				for _, e := range j.Step(now, parseEvent(t, now, line, seq)) {
+					fmt.Fprintf(&out, "%s -> %s\n", line, spell(e.String()))
+				}
+			}
+			if out.Len() == 0 {
+				return "nothing\n"
+			}
+			return out.String()
+		})
+	})
+}
+
+// TestJudgeNeverGrantsAndIsBounded: whatever comes, what is kept stays bounded, doubts and probes keep their pace, and the
+// only floor there is was claimed for the shard's identifier and generation.
+func TestJudgeNeverGrantsAndIsBounded(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		j, now := &Judge{}, epoch
+		current := Decided{}
+		doubts, probes := map[role.Host]time.Time{}, map[role.Host]time.Time{}
+		for i := range 400 {
+			now = now.Add(time.Duration(rnd.IntN(300)) * time.Millisecond)
+			h := hostOf(string(rune('a' + rnd.IntN(4))))
+			o := role.Observation{Host: h, Verdict: role.Verdict(rnd.IntN(4)), SystemID: uint64(rnd.IntN(3)), Timeline: uint32(rnd.IntN(4)),
+				Asked: now.Add(-time.Duration(rnd.IntN(500)) * time.Millisecond)}
+			b := boot(string(rune('p' + rnd.IntN(3))))
+			var ev Event = Looked{o}
+			switch rnd.IntN(8) {
+			case 0:
+				ev = Hosts{[]role.Host{hostOf("a"), hostOf(string(rune('a' + rnd.IntN(4))))}}
+			case 1:
+				current = Decided{h, role.Floor{SystemID: uint64(rnd.IntN(2)), Generation: current.Floor.Generation + uint64(rnd.IntN(2)), Timeline: 1}}
+				ev = current
+			case 2, 3:
+				if r, ok := NewSeen(ShardOf("main"), b, uint64(i+1), o); ok {
+					ev = Told{r, "m"}
+				}
+			case 4, 5, 6:
+				if r, ok := NewClaimed(ShardOf("main"), b, uint64(i+1), h, role.Floor{SystemID: uint64(rnd.IntN(3)), Generation: uint64(rnd.IntN(20)), Timeline: o.Timeline}, now); ok {
+					ev = Promised{r, "m"}
+				}
+			}
+			for _, e := range j.Step(now, ev) {
+				switch e := e.(type) {
+				case Floor:
+					if e.Floor.Timeline != 0 && (e.Floor.SystemID != current.Floor.SystemID || e.Floor.Generation != current.Floor.Generation) {
+						t.Fatalf("seed %d: %s under %s", seed, e, current)
+					}
+				case Doubt:
+					if last, ok := doubts[e.Host]; ok && now.Sub(last) < Pace && j.find(mustAddress(t, e.Host)).doubted != now {
+						t.Fatalf("seed %d: two doubts within %s", seed, now.Sub(last))
+					}
+					doubts[e.Host] = now
+				case Probe:
+					probes[e.Host] = now
+				}
+			}
+		}
+		if len(j.claims) > MaxClaims || len(j.muted) > MaxClaims {
+			t.Fatalf("seed %d: %d claims, %d muted", seed, len(j.claims), len(j.muted))
+		}
+	}
+}
+
+func mustAddress(t *testing.T, h role.Host) (a netip.AddrPort) {
+	t.Helper()
+	a, ok := Address(h)
+	if !ok {
+		t.Fatalf("%s has no address", h)
+	}
+	return a
+}
+
+func TestJudgeForgetsTheFloodNotTheOthers(t *testing.T) {
+	j := &Judge{}
+	honest, _ := NewClaimed(ShardOf("main"), boot("honest"), 1, hostOf("b"), role.Floor{SystemID: 7, Timeline: 5}, epoch)
+	j.Step(epoch, Promised{honest, "honest"})
+	for i := range 5000 {
+		h := role.Host(fmt.Sprintf("10.1.%d.%d:5432", i/250, i%250+1))
+		r, _ := NewClaimed(ShardOf("main"), boot("liar"), uint64(i+1), h, role.Floor{SystemID: 7, Timeline: 9}, epoch)
+		j.Step(epoch, Promised{r, "liar"})
+	}
+	j.Step(epoch, Hosts{[]role.Host{hostOf("a"), hostOf("b")}})
+	effects := j.Step(epoch, Decided{hostOf("a"), role.Floor{SystemID: 7, Timeline: 1}})
+	if len(j.claims) > MaxClaimsPerObserver+1 {
+		t.Errorf("%d claims kept", len(j.claims))
+	}
+	for _, e := range effects {
+		if f, ok := e.(Floor); ok && f.Host == hostOf("b") && f.Floor.Timeline == 5 {
+			return
+		}
+	}
+	t.Errorf("the honest claim is gone: %v", effects)
+}

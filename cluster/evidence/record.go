@@ -1,0 +1,166 @@
+// Package evidence is what the members of a fleet tell each other about the hosts of their shards, and what a member may
+// make of it. It is pure.
+//
+// A Record is a register that only one process writes: the latest observation it made of a host (Seen), or the highest
+// timeline on which it saw a host out of recovery (Claimed). A third kind (Generation) says how often FORGET was given for
+// a shard; anybody may write it and the highest wins. A Table is the join of all records; the order and the number of
+// times in which they arrive make no difference. Records carry ages, never times: no clock is compared with another.
+//
+// A Judge is the part of a shard that hears the fleet:
+//
+//	a claim    --names a host and the identifier of the shard--> adopted: raises the floor
+//	           --identifier or host not known yet, or of a later generation--> kept
+//	adopted    --that very host, asked after the claim arrived, contradicts--> dropped, its observer not believed about that host for a while
+//	           --FORGET, another identifier--> dropped
+//	a sighting --contradicts what the shard believes of the elected host, or shows another one writable--> doubt, once per host and second
+//	           --of a host that was not looked at yet, or writable--> a probe, likewise
+//	           --"could not reach it"--> nothing
+//
+// Nothing here grants anything.
+package evidence
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"fencepost/role"
+)
+
+// Shard names a shard to other members: the digest of its name, which has a fixed length and tells nothing.
+type Shard [16]byte
+
+// ShardOf is the Shard of a name in the settings.
+func ShardOf(name string) Shard {
+	sum := sha256.Sum256([]byte("shard\x00" + name))
+	return Shard(sum[:16])
+}
+
+// String is the digest in hexadecimal.
+func (s Shard) String() string { return hex.EncodeToString(s[:]) }
+
+// Boot identifies one run of one process. It is drawn at random at its start.
+type Boot [16]byte
+
+// String is hexadecimal, as role.Observation.Observer has it.
+func (b Boot) String() string { return hex.EncodeToString(b[:]) }
+
+// Address is the address of a host in the one form in which all members have it. Only an IP address with a port can be
+// told to others: a Unix socket, and an address with a zone, is another server on every machine. ok is false for those.
+func Address(h role.Host) (a netip.AddrPort, ok bool) {
+	a, err := netip.ParseAddrPort(string(h))
+	if err != nil || a.Addr().Zone() != "" {
+		return netip.AddrPort{}, false
+	}
+	a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+	return a, valid(a)
+}
+
+func valid(a netip.AddrPort) bool {
+	return a.IsValid() && a.Port() != 0 && !a.Addr().IsUnspecified() && !a.Addr().IsMulticast()
+}
+
+// Kind is what a Record says.
+type Kind uint8
+
+// The kinds.
+const (
+	Seen       Kind = iota + 1 // what a look at a host showed
+	Claimed                    // the highest timeline on which the host was seen out of recovery, in one generation
+	Generation                 // how often FORGET was given for the shard
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Seen:
+		return "seen"
+	case Claimed:
+		return "claimed"
+	case Generation:
+		return "generation"
+	}
+	return fmt.Sprintf("invalid(%d)", uint8(k))
+}
+
+// Key is which register a Record belongs to. A Generation has only Kind and Shard.
+type Key struct {
+	Kind     Kind
+	Shard    Shard
+	Host     netip.AddrPort
+	Observer Boot
+}
+
+func (k Key) compare(l Key) int {
+	return cmp.Or(cmp.Compare(k.Kind, l.Kind), bytes.Compare(k.Shard[:], l.Shard[:]), k.Host.Compare(l.Host),
+		bytes.Compare(k.Observer[:], l.Observer[:]))
+}
+
+// Record is the value of a register. It is immutable.
+type Record struct {
+	Key
+	Seq uint64 // grows with every value the observer writes; 0 in a Generation
+	// At is when what it says was asked for, by the local clock. It is known from the age that came with the record, to
+	// which nobody added the time on the network; so the truth may be a little earlier. Zero in a Generation.
+	At time.Time
+	// Observation of a Seen; its Host, Observer, Seq and times are those of the Record.
+	Observation role.Observation
+	// Floor of a Claimed. Of a Generation, only Floor.Generation means something.
+	Floor role.Floor
+}
+
+// NewSeen makes a Record of an observation; false if it cannot be told to others.
+func NewSeen(shard Shard, observer Boot, seq uint64, o role.Observation) (Record, bool) {
+	host, ok := Address(o.Host)
+	r, sound := made(Record{Key: Key{Seen, shard, host, observer}, Seq: seq, At: o.Asked, Observation: o})
+	return r, ok && sound
+}
+
+// NewClaimed makes a Record of the highest timeline on which a host was seen; false if it cannot be told to others.
+func NewClaimed(shard Shard, observer Boot, seq uint64, h role.Host, f role.Floor, at time.Time) (Record, bool) {
+	host, ok := Address(h)
+	r, sound := made(Record{Key: Key{Claimed, shard, host, observer}, Seq: seq, At: at, Floor: f})
+	return r, ok && sound
+}
+
+// NewGeneration makes a Record of a shard's generation; false if that is out of range.
+func NewGeneration(shard Shard, generation uint64) (Record, bool) {
+	return made(Record{Key: Key{Kind: Generation, Shard: shard}, Floor: role.Floor{Generation: generation}})
+}
+
+// made is the record as its encoding has it, so that a process's own copy is the same as everybody else's.
+func made(r Record) (Record, bool) {
+	d, err := decodeBody(r.Kind, encodeBody(nil, r), r.At, 0)
+	return d, err == nil
+}
+
+// Seen is the observation of a Seen with source Gossip, as it may be shown to a shard: as h if that is not "".
+func (r Record) Seen(h role.Host) role.Observation {
+	o := r.Observation
+	if o.Source, o.Host = role.Gossip, h; h == "" {
+		o.Host = role.Host(r.Host.String())
+	}
+	o.Observer, o.Seq, o.Asked, o.Answered = r.Observer.String(), r.Seq, r.At, r.At
+	return o
+}
+
+// later is the order of the values of one register. Later generations of a claim come first, because a process that was
+// told to forget claims anew; the payload settles what a process that is not ours may have written twice under one number.
+// Of two copies of one value the older one is the better one: ages leave out the time on the network.
+func later(a, b Record) int {
+	return cmp.Or(cmp.Compare(a.Floor.Generation, b.Floor.Generation), cmp.Compare(a.Seq, b.Seq),
+		bytes.Compare(encodeBody(nil, a), encodeBody(nil, b)), b.At.Compare(a.At))
+}
+
+func (r Record) String() string {
+	switch r.Kind {
+	case Seen:
+		return fmt.Sprintf("%d of %s: %s", r.Seq, r.Observer, r.Seen(""))
+	case Claimed:
+		return fmt.Sprintf("%d of %s: %s was on %s", r.Seq, r.Observer, r.Host, r.Floor)
+	}
+	return fmt.Sprintf("%s %d", r.Kind, r.Floor.Generation)
+}
