@@ -277,9 +277,7 @@ func (r *Relay) serve(c *net.TCPConn) {
 	}
 	r.sessions[s] = struct{}{}
 	r.mu.Unlock()
-	if err := s.run(); errors.Is(err, syscall.ECONNREFUSED) {
-		r.Down()
-	}
+	s.run()
 	r.mu.Lock()
 	delete(r.sessions, s)
 	r.mu.Unlock()

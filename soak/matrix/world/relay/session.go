@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -21,16 +22,19 @@ type session struct {
 	aborted bool
 }
 
-// run carries the session to its end. The error is that of the connect to the server.
-func (s *session) run() error {
+// run carries the session to its end. A client whose session is reset because the server refused it is refused from then on.
+func (s *session) run() {
 	defer s.client.Close()
 	if !s.pass() { // a connection that was made while the network went down
-		return nil
+		return
 	}
 	c, err := net.Dial("tcp", s.relay.server)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		s.relay.Down()
+	}
 	if err != nil {
 		s.abort()
-		return err
+		return
 	}
 	server := c.(*net.TCPConn)
 	defer server.Close()
@@ -39,7 +43,7 @@ func (s *session) run() error {
 	aborted := s.aborted
 	s.mu.Unlock()
 	if aborted {
-		return nil
+		return
 	}
 	back := make(chan struct{})
 	go func() { // ends with the connections
@@ -48,7 +52,6 @@ func (s *session) run() error {
 	}()
 	(&flow{session: s, from: s.client, to: server, way: up}).run()
 	<-back
-	return nil
 }
 
 // abort resets both connections.
@@ -104,7 +107,6 @@ type flow struct {
 
 	line    chan piece   // nil until something was late
 	waiting atomic.Int64 // pieces in line, the one that is being written included
-	last    time.Time    // when the last one is due
 	writer  sync.WaitGroup
 }
 
@@ -141,15 +143,11 @@ func (f *flow) queue(p piece, late Late) {
 	if d := late.Max - late.Min; d > 0 {
 		p.due = p.due.Add(rand.N(d))
 	}
-	if p.due.Before(f.last) {
-		p.due = f.last
-	}
-	f.last = p.due
 	f.waiting.Add(1)
 	f.line <- p // write empties it, whatever happens
 }
 
-// write brings each piece when it is due and the network is up.
+// write brings each piece when it is due, the ones before it have been brought, and the network is up.
 func (f *flow) write() {
 	for p := range f.line {
 		if f.until(p.due) && f.pass() {
