@@ -3,6 +3,7 @@ package frontend
 import (
 	"errors"
 	"io"
+	"time"
 
 	"fencepost/actors/backend"
 	"fencepost/actors/shard"
@@ -107,7 +108,19 @@ func (f *Frontend) loggedIn() {
 	f.lane = f.deps.Lanes[f.loop.Index()]
 	// From here on the lane watches the clock: it knows why a client waits.
 	f.loop.StopTimer(&f.startup.timer)
-	f.root.Send(f.lane, &shard.Attach{Req: f.req, From: f.self, Pool: route.Pool, Spec: route.Spec, Target: f.target, Deadline: f.startup.deadline, Since: f.connected})
+	f.root.Send(f.lane, &shard.Attach{Req: f.req, From: f.self, Pool: route.Pool, Spec: route.Spec, Target: f.target, Deadline: f.attachBy(), Since: f.connected})
+}
+
+// attachBy is until when the lane may take to say what its servers report: a client that logs in waits for a server no
+// longer than one that has a query.
+func (f *Frontend) attachBy() time.Time {
+	by := f.startup.deadline
+	if limit := f.route.Spec.WaitLimit; limit > 0 {
+		if d := f.loop.Now().Add(limit); by.IsZero() || d.Before(by) {
+			by = d
+		}
+	}
+	return by
 }
 
 func (f *Frontend) attachRefused(m *shard.AttachRefused) {

@@ -48,7 +48,8 @@ func (r *record) String() string {
 
 // settings are a settings file without what differs in each run. Lines go into [fencepost], Sections behind everything.
 type settings struct {
-	host     string // of the only shard
+	host     string // of the only shard, with the role any
+	shard    string // instead of host: the lines of [shards.main]
 	dbname   string // of the databases session, transaction and statement, which have the pool mode of their name
 	lines    []string
 	sections string
@@ -66,7 +67,10 @@ func (s settings) text(port int) string {
 	for _, l := range s.lines {
 		b.WriteString(l + "\n")
 	}
-	fmt.Fprintf(&b, "[shards.main]\nhosts = [{ addr = %q, role = \"any\" }]\n", s.host)
+	if s.shard == "" {
+		s.shard = fmt.Sprintf("hosts = [{ addr = %q, role = \"any\" }]", s.host)
+	}
+	fmt.Fprintf(&b, "[shards.main]\n%s\n", s.shard)
 	for _, mode := range []string{"session", "transaction", "statement"} {
 		fmt.Fprintf(&b, "[databases.%s]\nshard = \"main\"\ndbname = %q\npool_mode = %q\n", mode, s.dbname, mode)
 	}
