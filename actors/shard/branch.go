@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/shard/health"
 	"fencepost/actors/shard/pool"
 	"fencepost/eventloop"
 	"fencepost/pgerr"
@@ -21,6 +22,9 @@ type branch struct {
 	poolBud *Budget
 	dbBud   *Budget
 
+	permits  int          // held of both budgets
+	primary  bool         // its host is elected, or was, and what may write there was not superseded since
+	unfit    string       // why the last backend that was to be granted was not; "" after one was
 	refusal  *pgerr.Error // why the last login failed; nil after a success
 	rejected bool         // … and it was the server that said so
 	warm     int          // backends wanted although nobody waits
@@ -30,22 +34,34 @@ type branch struct {
 
 // member is what a slot's Owner points to.
 type member struct {
-	br      *branch
-	b       *backend.Backend
-	pid     *actor.PID
-	granted Granted
-	to      *actor.PID // who has the lease
-	write   bool       // the lease may write
-	patient bool       // of the last Checkin
-	fence   *fence     // under way
+	br         *branch
+	shard      *Shard // it was opened for
+	b          *backend.Backend
+	pid        *actor.PID
+	connected  bool // the shard was told of it
+	used       bool // somebody held it
+	granted    Granted
+	to         *actor.PID     // who has the lease
+	write      bool           // the lease may write
+	superseded bool           // … and its holder was told that it may not any more
+	patient    bool           // of the last Checkin
+	fence      *fence         // under way
+	proof      *backend.Proof // the last one there was
+}
+
+// known is what the server said of itself last on this connection, also if that is no proof any more: a client may void
+// a proof by a SET of its own, and the timeline that a connection writes to stays the same.
+func (m *member) known() *backend.Proof {
+	if p := m.b.Proof(); p != nil {
+		m.proof = p
+	}
+	return m.proof
 }
 
 func (l *Lane) newBranch(host string) *branch {
 	br := &branch{lane: l, host: host, machine: pool.New(l.limits(host))}
 	if host != "" {
-		br.poolBud, br.dbBud = l.deps.Budgets.For(l.key, host, l.spec)
-		br.poolBud.Join(l.self)
-		br.dbBud.Join(l.self)
+		br.poolBud, br.dbBud = l.deps.Budgets.join(l.key, host, l.spec, l.self)
 	}
 	if l.paused {
 		br.step(pool.Pause{})
@@ -126,12 +142,13 @@ func (br *branch) execute(e pool.Effect) {
 func (br *branch) dial(s *pool.Slot) {
 	l := br.lane
 	target := backend.Target{Host: br.host, Database: l.spec.DBName, User: l.key.ServerUser, Source: l.spec.Source, Timeout: l.spec.Dial, Tune: l.spec.Tune}
+	sh := l.spec.Shard
 	if !l.view.Static {
-		target.Identify, target.Lost, target.Doubt = true, l.spec.Shard.lostOn(br.host), l.spec.Shard.hintOn(br.host)
+		target.Identify, target.Lost, target.Doubt = true, l.raiser(sh, br.host), l.hinter(sh, br.host)
 	}
 	id := l.deps.NextID()
 	l.stats.Dials++
-	m := &member{br: br}
+	m := &member{br: br, shard: sh}
 	s.Owner = m
 	pid, err := l.spawner.SpawnNamed(l.ctx, fmt.Sprintf("b%d", id), func(mb *eventloop.Mailbox) actor.Actor {
 		m.b = backend.New(id, l.deps.Backend, l.loop, mb, l.self, s, target, l.view.Epoch)
@@ -146,17 +163,28 @@ func (br *branch) dial(s *pool.Slot) {
 	m.pid = pid
 }
 
-// setWarm keeps backends open for a login that waits for one, and to the standby that is likely to be promoted.
+// open reports whether there is a connection that is logged in.
+func (br *branch) open() bool {
+	m := br.machine
+	return m.Size() > m.Count(pool.Dialling)+m.Count(pool.Closing)
+}
+
+// setWarm keeps backends open for a login that waits for one; to the standby that is likely to be promoted while the
+// primary is in question; and one to a primary whose clients are refused, which nobody else would notice to be back.
 func (br *branch) setWarm() {
 	l, n := br.lane, 0
 	for _, a := range l.pending {
-		if l.aim(a.Target) == br {
+		if a.at == br {
 			n = 1
 			break
 		}
 	}
-	if v := l.view; !v.Static && len(v.Standbys) > 0 && v.Standbys[0] == br.host {
+	switch v := l.view; {
+	case v.Static || v.State == health.Healthy:
+	case len(v.Standbys) > 0 && v.Standbys[0] == br.host:
 		n = max(n, v.Warm)
+	case br == l.write && l.refuses(ReadWrite):
+		n = max(n, 1)
 	}
 	if n != br.warm {
 		br.warm = n

@@ -185,6 +185,21 @@ func NewBudgets() *Budgets {
 func (b *Budgets) For(key PoolKey, host string, spec *PoolSpec) (pool, database *Budget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.get(key, host, spec)
+}
+
+// join is For for a lane that takes part from now on. In one step: another lane that leaves could have them forgotten in
+// between, and there would be two budgets for one host.
+func (b *Budgets) join(key PoolKey, host string, spec *PoolSpec, lane *actor.PID) (pool, database *Budget) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, d := b.get(key, host, spec)
+	p.Join(lane)
+	d.Join(lane)
+	return p, d
+}
+
+func (b *Budgets) get(key PoolKey, host string, spec *PoolSpec) (pool, database *Budget) {
 	ph, dh := poolHost{key, host}, databaseHost{key.Database, host}
 	p, d := b.pools[ph], b.databases[dh]
 	if p == nil {

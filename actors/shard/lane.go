@@ -57,11 +57,12 @@ type Lane struct {
 	welcomes *welcomes
 
 	clients  int
-	pending  []*Attach // not answered: no server login has succeeded yet
-	attaches uint64    // Attach messages handled
-	turn     uint64    // of the last checkout
-	next     int       // round robin over standbys
-	fencing  int       // backends that are being fenced
+	pending  []*login // not answered: no server login has succeeded yet
+	attaches uint64   // Attach messages handled
+	owed     owed     // doubts raised for backends of this lane that it has not passed on yet
+	turn     uint64   // of the last checkout
+	next     int      // round robin over standbys
+	fencing  int      // backends that are being fenced
 	fenceID  uint64
 	paused   bool
 	draining bool
@@ -76,7 +77,7 @@ type Lane struct {
 type tick struct{}
 
 func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane {
-	l := &Lane{deps: deps, loop: loop, key: key, spec: spec, stats: &Stats{}}
+	l := &Lane{deps: deps, loop: loop, key: key, spec: spec, stats: &Stats{}, owed: owed{}}
 	l.spawner = eventloop.NewSpawner(loop)
 	return l
 }
@@ -84,7 +85,8 @@ func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane
 // after takes over from the lane that failed before it, nil for the first: its clients are still there.
 func (l *Lane) after(old *Lane) *Lane {
 	if old != nil {
-		l.clients, l.stats, l.attaches, l.paused = old.clients, old.stats, old.attaches, old.paused
+		l.clients, l.stats, l.attaches, l.paused, l.draining = old.clients, old.stats, old.attaches, old.paused, old.draining
+		l.turn, l.fenceID, l.owed = old.turn, old.fenceID, old.owed // checkouts and doubts may come back from then
 	}
 	return l
 }
@@ -97,7 +99,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 		return
 	}
 	if l.view != nil && l.view != l.spec.Shard.View() {
-		l.sync()
+		l.sync(false)
 	}
 	switch m := ctx.Message().(type) {
 	case *Checkout:
@@ -122,7 +124,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case *backend.DialFailed:
 		l.dialFailed(m)
 	case *backend.Cleaned:
-		if mem := memberOf(m.Backend); mem != nil {
+		if mem := l.memberOf(m.Backend); mem != nil {
 			mem.br.step(pool.Cleaned{Slot: m.Backend.Slot})
 		}
 	case *backend.Lost:
@@ -130,7 +132,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case *backend.Fenced:
 		l.fenced(m)
 	case *backend.Hinted:
-		l.tellShard(&Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
+		l.hinted(m)
 	case *Spoiled:
 		l.spoiled(m)
 	case tick:
@@ -171,10 +173,19 @@ func (l *Lane) each(f func(*branch)) {
 	}
 }
 
-// memberOf is the record of a backend, nil if its slot is gone.
-func memberOf(b *backend.Backend) *member {
-	m, _ := b.Slot.Owner.(*member)
-	return m
+// memberOf is the record of a backend; nil if its slot is gone, or of the lane that failed before this one: what is still
+// said about those changes nothing here.
+func (l *Lane) memberOf(b *backend.Backend) *member {
+	if m, _ := b.Slot.Owner.(*member); m != nil && m.br.lane == l {
+		return m
+	}
+	return nil
+}
+
+// all calls f for every branch, that of who has no host included.
+func (l *Lane) all(f func(*branch)) {
+	l.each(f)
+	f(l.home)
 }
 
 // members calls f for every backend of the branch.
@@ -186,8 +197,6 @@ func (br *branch) members(f func(*member)) {
 	})
 }
 
-func (l *Lane) tellShard(m any) { l.root.Send(l.deps.ShardOf(l.spec.Shard.Name), m) }
-
 func (l *Lane) start() {
 	l.root, l.self = l.ctx.ActorSystem().Root, l.ctx.Self()
 	l.welcomes = l.deps.Budgets.welcome(l.key)
@@ -195,7 +204,7 @@ func (l *Lane) start() {
 	l.view = &View{} // nobody yet: sync goes from here to what is published
 	l.home = l.newBranch("")
 	l.write = l.home
-	l.sync()
+	l.sync(true)
 }
 
 // late answers what comes while the lane's children end.
@@ -208,12 +217,16 @@ func (l *Lane) late(m any) {
 		root.Send(m.From, &AttachRefused{Req: m.Req, Err: pgerr.Shutdown()})
 	case *CancelLease:
 		m.Cancel.Done()
+	case *Spoiled:
+		root.Send(m.Checkout.From, &Refused{Req: m.Checkout.Req, Err: pgerr.Shutdown()})
 	case *backend.Lost: // its doubt is to be taken in all the same
 		if m.Doubts {
-			l.tellShard(&HostLost{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: l.loop.Now()})
+			l.tellLost(m)
 		}
 	case *backend.Hinted:
-		l.tellShard(&Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
+		l.hinted(m)
+	case *actor.Stopped:
+		l.settleOwed()
 	}
 }
 
@@ -223,7 +236,7 @@ func (l *Lane) stop() {
 	l.loop.StopTimer(&l.timer)
 	l.interval = -1
 	refuse := func(co *Checkout) { l.root.Send(co.From, &Refused{Req: co.Req, Err: pgerr.Shutdown()}) }
-	for _, br := range append(l.branches, l.home) {
+	l.all(func(br *branch) {
 		for _, w := range br.machine.Shut() {
 			refuse(w.Owner.(*Checkout))
 		}
@@ -231,21 +244,21 @@ func (l *Lane) stop() {
 			if m.fence != nil && m.fence.co != nil {
 				refuse(m.fence.co)
 			}
-			if m.b != nil && m.b.OpenedAt() != (time.Time{}) { // nothing more is heard of it
-				l.tellShard(&HostLost{Host: br.host, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
+			if m.connected { // nothing more is heard of it
+				l.tellAbout(m.shard, &HostLost{Host: br.host, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
 			}
 		})
-	}
+	})
 	for _, a := range l.pending {
 		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: pgerr.Shutdown()})
 	}
 	l.pending = nil
-	for _, br := range l.branches {
-		for n := br.machine.Size(); n > 0; n-- {
+	l.each(func(br *branch) {
+		for br.permits > 0 {
 			br.returnPermit()
 		}
 		br.drop()
-	}
+	})
 	l.deps.Budgets.leave(l.key)
 }
 
@@ -270,10 +283,8 @@ func (l *Lane) arm() {
 }
 
 func (l *Lane) waiting() int {
-	n := l.home.machine.Waiting()
-	for _, br := range l.branches {
-		n += br.machine.Waiting()
-	}
+	n := 0
+	l.all(func(br *branch) { n += br.machine.Waiting() })
 	return n
 }
 
@@ -287,8 +298,7 @@ func (l *Lane) size() int {
 
 func (l *Lane) tick() {
 	l.interval = 0
-	l.home.step(pool.Tick{})
-	l.each(func(br *branch) { br.step(pool.Tick{}) })
+	l.all(func(br *branch) { br.step(pool.Tick{}) })
 	l.tickFences()
 	l.expireLogins()
 	l.tellWaiting()

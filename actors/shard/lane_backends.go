@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"sort"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -12,140 +11,76 @@ import (
 	"fencepost/role"
 )
 
-// attach answers at once when the pool knows what its servers report; else it has one opened first.
-func (l *Lane) attach(m *Attach) {
-	l.clients++
-	l.attaches++
-	l.emptied = time.Time{}
-	l.stats.Logins++
-	br := l.aim(m.Target)
-	switch {
-	case l.welcome(m.Target) != nil:
-		l.answer(m)
-	case br.rejected && br.machine.Failing() && br.machine.BackingOff(l.loop.Now()):
-		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: br.refusal.Fatal()})
-	case br == l.home && l.view.Refuse && m.Target == ReadWrite:
-		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: l.whyLate(br, m.Target, 0).Fatal()})
-	default:
-		l.pending = append(l.pending, m)
-		br.setWarm()
-		l.tellWaiting()
-	}
-}
-
-// welcome is what a client with a target is told at login; nil if that is not known yet. With the primary lost new
-// clients are told what it reported.
-func (l *Lane) welcome(t Target) *Welcome {
-	primary, standby := l.welcomes.primary.Load(), l.welcomes.standby.Load()
-	switch {
-	case l.view.Static || t == ReadWrite:
-		return primary
-	case t == Standby:
-		return standby
-	case len(l.view.Standbys) > 0 && standby != nil || primary == nil:
-		return standby
-	}
-	return primary
-}
-
-func (l *Lane) answer(m *Attach) {
-	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Welcome: l.welcome(m.Target), Stats: l.stats})
-}
-
-// answerPending answers the logins that wait for what has become known.
-func (l *Lane) answerPending() {
-	still := l.pending[:0]
-	for _, a := range l.pending {
-		if l.welcome(a.Target) != nil {
-			l.answer(a)
-		} else {
-			still = append(still, a)
-		}
-	}
-	clear(l.pending[len(still):])
-	l.pending = still
-}
-
 func (l *Lane) detach(m *Detach) {
 	l.clients--
 	l.reclaim(m.From)
 	l.leaveFence(func(co *Checkout) bool { return co.From.Equal(m.From) })
-	for _, br := range append(l.branches, l.home) {
+	l.all(func(br *branch) {
 		if br.machine.Waiting() == 0 {
-			continue
+			return
 		}
 		for _, w := range br.machine.Waiters() {
 			if w.Owner.(*Checkout).From.Equal(m.From) {
 				br.step(pool.Abandon{Waiter: w})
 			}
 		}
-	}
-	for i, a := range l.pending {
-		if a.Req == m.Req && a.From.Equal(m.From) {
-			l.pending = append(l.pending[:i], l.pending[i+1:]...)
-			break
-		}
+	})
+	if len(l.pending) > 0 {
+		l.endLogins(func(a *login) bool { return a.Req == m.Req && a.From.Equal(m.From) })
 	}
 }
 
 func (l *Lane) opened(m *backend.Opened) {
-	mem := memberOf(m.Backend)
+	mem := l.memberOf(m.Backend)
 	if mem == nil {
 		return
 	}
 	br, now := mem.br, l.loop.Now()
+	mem.known()
+	mem.connected = true
 	told := &Connected{Host: br.host, At: now}
 	if p := m.Backend.Proof(); p != nil {
 		o := p.Observation(role.Host(br.host), role.Fence, p.Asked, p.Answered)
 		told.Observation = &o
 	}
-	l.tellShard(told)
+	l.tellAbout(mem.shard, told)
 	br.refusal, br.rejected = nil, false
 	if l.view.Static && br != l.write {
 		br.step(pool.Opened{Slot: m.Backend.Slot})
 		br.step(pool.Reconnect{})
 		return
 	}
-	if w := makeWelcome(l.deps.Backend.Names, m.Backend); br == l.write {
+	if w := makeWelcome(m.Backend); mem.shard != l.spec.Shard {
+		// It is of no use any more.
+	} else if br == l.write {
 		l.welcomes.primary.Store(w)
 	} else {
 		l.welcomes.standby.Store(w)
 	}
-	l.answerPending()
-	br.setWarm()
+	l.answerLogins()
 	br.step(pool.Opened{Slot: m.Backend.Slot})
-}
-
-// makeWelcome collects what a server reported, sorted: a client gets the same bytes whichever backend came first.
-func makeWelcome(names backend.Names, b *backend.Backend) *Welcome {
-	w := &Welcome{Params: b.Params}
-	for name, value := range b.Login().Params {
-		w.Parameters = append(w.Parameters, [2]string{name, value})
-	}
-	sort.Slice(w.Parameters, func(i, j int) bool { return w.Parameters[i][0] < w.Parameters[j][0] })
-	return w
 }
 
 // startingUp is what a server says before it takes connections: worth waiting for.
 func startingUp(e *pgerr.Error) bool { return e.Code == pgerr.CannotConnectNow }
 
 func (l *Lane) dialFailed(m *backend.DialFailed) {
-	mem := memberOf(m.Backend)
+	mem := l.memberOf(m.Backend)
 	if mem == nil {
 		return
 	}
-	br := mem.br
+	br, code, now := mem.br, failureCode(m), time.Now()
 	if !m.Aborted {
 		l.stats.DialFailures++
 		l.deps.Log.Warn().Str("pool", l.name()).Str("host", br.host).Err(m.Err).Msg("server login failed")
-		doubts := !l.view.Static && br == l.write
+		doubts := !l.view.Static && br == l.write && mem.shard == l.spec.Shard && !aboutLogin(code)
 		if doubts {
-			l.spec.Shard.RaiseDoubt(l.loop.Now())
+			mem.shard.RaiseDoubt(now)
 		}
-		l.tellShard(&ConnectFailed{Host: br.host, Code: failureCode(m), Err: m.Err, Doubts: doubts, At: l.loop.Now()})
+		l.tellAbout(mem.shard, &ConnectFailed{Host: br.host, Code: code, Err: m.Err, Doubts: doubts, At: now})
 		br.refusal, br.rejected = m.Err, m.Rejected && !startingUp(m.Err)
 		if br.rejected {
-			l.refusePending(br, m.Err)
+			l.refuseLogins(func(a *login) bool { return a.at == br }, m.Err)
 		}
 	}
 	br.step(pool.DialFailed{Slot: m.Backend.Slot})
@@ -160,30 +95,20 @@ func failureCode(m *backend.DialFailed) string {
 	return ""
 }
 
-// refusePending tells the logins that wait for a server what it said: waiting longer would not help.
-func (l *Lane) refusePending(br *branch, e *pgerr.Error) {
-	still := l.pending[:0]
-	for _, a := range l.pending {
-		if l.aim(a.Target) == br {
-			l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: e.Fatal()})
-		} else {
-			still = append(still, a)
-		}
-	}
-	clear(l.pending[len(still):])
-	l.pending = still
-	br.setWarm()
-}
-
 func (l *Lane) lost(m *backend.Lost) {
 	if !m.Expected {
 		l.stats.Losses++
 		l.deps.Log.Info().Str("pool", l.name()).Uint64("backend", m.Backend.ID).Str("host", m.Backend.Host()).Str("code", m.Code).AnErr("cause", m.Err).Msg("server connection lost")
 	}
-	l.tellShard(&HostLost{Host: m.Backend.Host(), Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: l.loop.Now()})
-	mem := memberOf(m.Backend)
+	mem := l.memberOf(m.Backend)
+	if mem != nil || m.Doubts { // of others the lane that had them has told
+		l.tellLost(m)
+	}
 	if mem == nil {
 		return
+	}
+	if !mem.used && !m.Expected { // nobody ever got anything of it
+		mem.br.step(pool.Setback{})
 	}
 	l.gone(mem)
 	l.drop(m.Backend.Slot)
@@ -224,11 +149,13 @@ func (l *Lane) terminated(who *actor.PID) {
 		return
 	}
 	l.stats.Losses++
-	now := l.loop.Now()
-	if !l.view.Static {
-		l.spec.Shard.RaiseDoubt(now)
+	now := time.Now()
+	doubts := !found.shard.View().Static
+	if doubts {
+		found.shard.RaiseDoubt(now)
 	}
-	l.tellShard(&HostLost{Host: found.br.host, Doubts: !l.view.Static, Opened: found.b.OpenedAt(), At: now})
+	l.tellAbout(found.shard, &HostLost{Host: found.br.host, Doubts: doubts, Opened: found.b.OpenedAt(), At: now})
+	found.b.Slot.Owner = nil
 	l.gone(found)
 }
 
@@ -243,12 +170,25 @@ func (l *Lane) reload(spec *PoolSpec) {
 		l.tell(br.dbBud.spare())
 		br.step(pool.Configure{Config: l.limits(br.host)})
 	})
-	if old.DBName != spec.DBName || old.Shard != spec.Shard {
-		l.welcomes.forget()
-		l.each(func(br *branch) { br.step(pool.Reconnect{}) })
+	if old.DBName == spec.DBName && old.Shard == spec.Shard {
+		return
 	}
+	var waiters []*Checkout
+	l.each(func(br *branch) {
+		waiters = append(waiters, br.unfence(func(*member) bool { return true })...)
+		if old.Shard != spec.Shard && !old.Shard.View().Static {
+			br.supersedeLeases("the database is on another shard now") // nobody tells them of elections any more
+		}
+		br.primary = false
+		br.step(pool.Reconnect{})
+	})
+	l.welcomes.forget()
 	if old.Shard != spec.Shard {
-		l.sync()
+		l.sync(true)
+	}
+	l.rejoin(waiters)
+	if l.write != l.home {
+		l.write.primary = true
 	}
 }
 
@@ -277,8 +217,7 @@ func (l *Lane) control(v Verb) {
 	case Drain:
 		l.draining, ev = true, pool.Drain{}
 	}
-	l.home.step(ev)
-	l.each(func(br *branch) { br.step(ev) })
+	l.all(func(br *branch) { br.step(ev) })
 }
 
 // unfinished is how many backends keep a Pause or Reconnect from being complete.
@@ -296,7 +235,7 @@ func (l *Lane) unfinished(wait Verb) int {
 
 func (l *Lane) describe(now time.Time) LaneRow {
 	r := LaneRow{Loop: l.loop.Index(), Pool: l.key, Spec: l.spec, Clients: l.clients, Waiting: l.waiting(), Paused: l.paused, Failing: l.failing(), Stats: *l.stats}
-	for _, br := range append(l.branches, l.home) {
+	l.all(func(br *branch) {
 		if t := br.machine.OldestWait(); !t.IsZero() {
 			r.OldestWait = max(r.OldestWait, now.Sub(t))
 		}
@@ -309,7 +248,7 @@ func (l *Lane) describe(now time.Time) LaneRow {
 				r.Cancelling += m.b.Cancelling()
 			}
 		})
-	}
+	})
 	return r
 }
 

@@ -14,7 +14,7 @@ import (
 type fence struct {
 	id       uint64
 	epoch    uint64
-	began    time.Time
+	began    time.Time // when the checkout began to wait for this backend, also if it is asked again
 	deadline time.Time // of the checkout it was begun for; zero: none
 	co       *Checkout // nil: the waiter has gone elsewhere, or has left
 }
@@ -40,45 +40,61 @@ const (
 func (l *Lane) weigh(m *member, asked bool) worth {
 	v, p := l.view, m.b.Proof()
 	switch {
-	case m.br != l.write:
+	case m.br != l.write || m.shard != l.spec.Shard || v.outdates(m.known()):
 		return worthNothing
-	case l.spec.Fence == FenceOff && (p == nil || v.NoTimelines || p.Timeline == 0 || p.Timeline >= v.Floor):
+	case l.spec.Fence == FenceOff && (p == nil || p.NoTimelines || p.Timeline == 0 || p.Timeline >= v.Floor):
 		return worthGrant
 	case p == nil:
 		return worthFence
-	case !p.NoTimelines && !p.InRecovery && p.Timeline < v.Floor, v.SystemID != 0 && p.SystemID != 0 && p.SystemID != v.SystemID:
-		return worthNothing
 	case p.InRecovery || p.ReadOnly:
 		if asked {
 			return worthNothing
 		}
 		return worthFence
 	}
-	if since, doubt := l.spec.Shard.InDoubt(); doubt && !p.Asked.After(since) {
+	since, doubt := l.spec.Shard.InDoubt()
+	switch {
+	case doubt && !p.Asked.After(since):
 		return worthFence
-	}
-	if !asked && (l.spec.Fence == FenceAlways || v.NoTimelines || m.b.Shadowed()) {
+	case l.spec.Shard.View() != v: // doubt may be over because of what the lane does not know yet
+		return worthFence
+	case !asked && (l.spec.Fence == FenceAlways || v.NoTimelines || m.b.Shadowed()):
 		return worthFence
 	}
 	return worthGrant
 }
 
+// outdates reports whether what a server said of itself rules out that it may write under the view, now and later: it is
+// on a timeline below the floor, or of another cluster. One in recovery may have been promoted since.
+func (v *View) outdates(p *backend.Proof) bool {
+	if p == nil {
+		return false
+	}
+	return !p.NoTimelines && !p.InRecovery && p.Timeline < v.Floor || v.SystemID != 0 && p.SystemID != 0 && p.SystemID != v.SystemID
+}
+
 // ask fences a backend for the checkout that is to get it.
 func (l *Lane) ask(m *member, co *Checkout) {
-	l.fenceID++
 	now := l.loop.Now()
-	m.fence = &fence{id: l.fenceID, epoch: l.view.Epoch, began: now, deadline: co.Deadline, co: co}
+	f := &fence{began: now, deadline: co.Deadline, co: co}
 	if co.Deadline.IsZero() {
-		m.fence.deadline = now.Add(fenceLimit)
+		f.deadline = now.Add(fenceLimit)
 	}
+	l.send(m, f)
+}
+
+func (l *Lane) send(m *member, f *fence) {
+	l.fenceID++
+	f.id, f.epoch = l.fenceID, l.view.Epoch
+	m.fence = f
 	l.fencing++
-	l.root.Send(m.pid, &backend.Fence{ID: l.fenceID})
+	l.root.Send(m.pid, &backend.Fence{ID: f.id})
 }
 
 // fenced takes a fence's answer. A no closes the backend and tells the shard, which demotes the host; the waiter keeps its
 // turn and deadline.
 func (l *Lane) fenced(e *backend.Fenced) {
-	m := memberOf(e.Backend)
+	m := l.memberOf(e.Backend)
 	if m == nil || m.fence == nil || m.fence.id != e.ID {
 		return
 	}
@@ -86,29 +102,48 @@ func (l *Lane) fenced(e *backend.Fenced) {
 	if e.Err != nil {
 		l.stats.Fences[FenceFailed]++
 		l.deps.Log.Warn().Err(e.Err).Str("pool", l.name()).Uint64("backend", e.Backend.ID).Str("host", m.br.host).Msg("fence failed")
-		l.unfit(m, f.co)
+		l.unfit(m, f.co, "its fence failed: "+e.Err.Error())
 		return
 	}
 	l.stats.FenceTime.Observe(e.Answered.Sub(e.Asked))
 	if p := e.Backend.Proof(); p != nil { // else what it said was made void behind the answer
-		l.tellShard(&Observed{Observation: p.Observation(role.Host(m.br.host), role.Fence, e.Asked, e.Answered)})
+		l.tellAbout(m.shard, &Observed{Observation: p.Observation(role.Host(m.br.host), role.Fence, e.Asked, e.Answered)})
 	}
 	w := l.weigh(m, true)
 	if w == worthGrant && f.epoch != l.view.Epoch {
 		w = worthFence // what was true under another view is asked again
 	}
 	switch {
+	case m.br != l.write, m.shard != l.spec.Shard, f.co == nil && m.b.Slot.Retiring(): // no writes are wanted of it any more
+		l.stats.Fences[verdict(e.Backend.Proof())]++
+		l.putBack(m, f.co)
 	case w == worthNothing:
 		l.stats.Fences[FenceNo]++
-		l.unfit(m, f.co)
-	case f.co == nil || m.b.Slot.State() != pool.Leased:
+		l.unfit(m, f.co, "its fence said no")
+	case f.co == nil || l.paused:
 		l.stats.Fences[FenceOK]++
-		m.br.run(m.br.machine.Checkin(l.loop.Now(), m.b.Slot, pool.Clean))
+		l.putBack(m, f.co)
 	case w == worthFence:
-		l.ask(m, f.co)
+		l.send(m, f)
 	default:
 		l.stats.Fences[FenceOK]++
 		l.give(m, f.co)
+	}
+}
+
+// verdict is what a server said of itself.
+func verdict(p *backend.Proof) FenceVerdict {
+	if p == nil || p.InRecovery || p.ReadOnly {
+		return FenceNo
+	}
+	return FenceOK
+}
+
+// putBack takes a backend back that was fenced for nobody, or for somebody who has to wait on.
+func (l *Lane) putBack(m *member, co *Checkout) {
+	m.br.run(m.br.machine.Checkin(l.loop.Now(), m.b.Slot, pool.Clean))
+	if co != nil {
+		l.requeue(co)
 	}
 }
 
@@ -119,8 +154,17 @@ func (l *Lane) endFence(m *member) *fence {
 	return f
 }
 
-// unfit closes a backend that was to be granted; whoever waited for it goes on waiting.
-func (l *Lane) unfit(m *member, co *Checkout) {
+// unfit closes a backend that cannot take writes although it was opened for that; whoever waited for it goes on waiting.
+// The next connects to the host wait as if this one had failed: else a server that lets everybody in and is never what it
+// should be would be dialled without end.
+func (l *Lane) unfit(m *member, co *Checkout, why string) {
+	m.br.unfit = why
+	m.br.step(pool.Setback{})
+	l.closeUnused(m, co)
+}
+
+// closeUnused closes a backend that was to be granted.
+func (l *Lane) closeUnused(m *member, co *Checkout) {
 	m.br.run(m.br.machine.Checkin(l.loop.Now(), m.b.Slot, pool.Broken))
 	if co != nil {
 		l.requeue(co)
@@ -152,7 +196,7 @@ func (l *Lane) tickFences() {
 		case !now.Before(f.deadline):
 			l.endFence(m)
 			l.stats.Fences[FenceSlow]++
-			l.unfit(m, nil)
+			l.unfit(m, nil, "it did not answer its fence")
 			if co != nil {
 				l.refuseWith(co, pgerr.FenceUnanswered(now.Sub(f.began)))
 			}
@@ -165,14 +209,5 @@ func (l *Lane) tickFences() {
 
 // leaveFence takes a checkout that is over back from the backend that is being fenced for it.
 func (l *Lane) leaveFence(mine func(*Checkout) bool) {
-	if l.fencing == 0 {
-		return
-	}
-	l.each(func(br *branch) {
-		br.members(func(m *member) {
-			if m.fence != nil && m.fence.co != nil && mine(m.fence.co) {
-				m.fence.co = nil
-			}
-		})
-	})
+	l.each(func(br *branch) { br.unfence(func(m *member) bool { return mine(m.fence.co) }) })
 }

@@ -16,7 +16,7 @@ func (l *Lane) checkout(co *Checkout) {
 	co.Turn = l.turn
 	br := l.aim(co.Target)
 	co.at, co.homeless = br, br == l.home
-	if co.homeless && l.view.Refuse && co.Target == ReadWrite {
+	if l.refuses(co.Target) {
 		l.refuse(br, &co.Waiter)
 		return
 	}
@@ -39,13 +39,13 @@ func (l *Lane) grant(br *branch, e pool.Effect) {
 	m := e.Slot.Owner.(*member)
 	co := e.Waiter.Owner.(*Checkout)
 	if !m.b.Usable() {
-		l.unfit(m, co)
+		l.closeUnused(m, co)
 		return
 	}
 	if co.Target == ReadWrite && !l.view.Static {
 		switch l.weigh(m, false) {
 		case worthNothing:
-			l.unfit(m, co)
+			l.unfit(m, co, "it is on a timeline below the shard's, or of another cluster")
 			return
 		case worthFence:
 			l.ask(m, co)
@@ -65,7 +65,10 @@ func (l *Lane) give(m *member, co *Checkout) {
 		l.stats.PrimaryWait.Observe(waited)
 	}
 	m.granted.Req, m.granted.Epoch = co.Req, l.view.Epoch
-	m.to, m.write = co.From, co.Target == ReadWrite
+	m.to, m.write, m.superseded = co.From, co.Target == ReadWrite, false
+	if m.write {
+		m.br.unfit = ""
+	}
 	l.root.Send(co.From, &m.granted)
 }
 
@@ -91,7 +94,7 @@ func (l *Lane) whyLate(br *branch, t Target, waited time.Duration) *pgerr.Error 
 		return pgerr.Paused(l.key.Database, waited)
 	case br == l.home && t == Standby:
 		return pgerr.NoStandby(l.spec.Shard.Name, v.Explanation)
-	case br == l.home:
+	case br == l.home, l.refuses(t):
 		return pgerr.NoPrimary(l.spec.Shard.Name, l.loop.Now().Sub(v.Since), v.State.String(), v.Explanation, v.Hint)
 	case m.Failing() && br.refusal != nil && br.refusal.Code == pgerr.CannotConnectNow:
 		return br.refusal
@@ -101,6 +104,8 @@ func (l *Lane) whyLate(br *branch, t Target, waited time.Duration) *pgerr.Error 
 		return pgerr.CannotConnect(errSlowLogin)
 	case br.allFencing():
 		return pgerr.FenceUnanswered(waited)
+	case t == ReadWrite && br.unfit != "" && m.Count(pool.Leased) == 0:
+		return pgerr.CannotConnect(errors.New(br.host + ": " + br.unfit))
 	}
 	return pgerr.QueryWaitTimeout(waited)
 }
@@ -117,21 +122,6 @@ func (br *branch) allFencing() bool {
 	return n > 0 && all
 }
 
-// expireLogins refuses clients that could not be welcomed in time.
-func (l *Lane) expireLogins() {
-	now, still := l.loop.Now(), l.pending[:0]
-	for _, a := range l.pending {
-		if a.Deadline.IsZero() || now.Before(a.Deadline) {
-			still = append(still, a)
-			continue
-		}
-		l.stats.Refused++
-		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: l.whyLate(l.aim(a.Target), a.Target, now.Sub(a.Since)).Fatal()})
-	}
-	clear(l.pending[len(still):])
-	l.pending = still
-}
-
 func (l *Lane) checkin(m *Checkin) {
 	c := m.Condition
 	switch {
@@ -140,17 +130,17 @@ func (l *Lane) checkin(m *Checkin) {
 	case c == pool.Clean && m.Backend.Cancelling() > 0:
 		c = pool.Dirty // it waits for the leases, then it is clean
 	}
-	mem := memberOf(m.Backend)
+	mem := l.memberOf(m.Backend)
 	if mem == nil {
 		return // lost meanwhile
 	}
-	mem.to, mem.patient = nil, m.Patient
+	mem.to, mem.patient, mem.used = nil, m.Patient, true
 	mem.br.run(mem.br.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
 }
 
 // spoiled takes back a backend that was gone when its holder came to it: the checkout keeps its turn.
 func (l *Lane) spoiled(m *Spoiled) {
-	if mem := memberOf(m.Backend); mem != nil {
+	if mem := l.memberOf(m.Backend); mem != nil {
 		mem.to = nil
 		mem.br.run(mem.br.machine.Checkin(l.loop.Now(), m.Backend.Slot, pool.Broken))
 	}
@@ -178,7 +168,7 @@ func (l *Lane) reclaim(from *actor.PID) {
 
 // cancel passes a cancel on to the backend's actor; if that is gone there is nothing left to cancel.
 func (l *Lane) cancel(m *CancelLease) {
-	if mem := memberOf(m.Backend); mem != nil && mem.pid != nil {
+	if mem := l.memberOf(m.Backend); mem != nil && mem.pid != nil {
 		l.root.Send(mem.pid, m.Cancel)
 		return
 	}

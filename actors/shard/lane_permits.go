@@ -36,6 +36,7 @@ func (br *branch) acquire() bool {
 	ok, ask, share := br.poolBud.acquire(l.self, needed)
 	if ok {
 		if ok, ask, share = br.dbBud.acquire(l.self, needed); ok {
+			br.permits++
 			return true
 		}
 		from = br.dbBud
@@ -51,6 +52,7 @@ func (br *branch) acquire() bool {
 }
 
 func (br *branch) returnPermit() {
+	br.permits--
 	br.lane.tell(br.poolBud.release())
 	br.lane.tell(br.dbBud.release())
 }

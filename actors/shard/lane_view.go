@@ -1,7 +1,7 @@
 package shard
 
 import (
-	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -11,151 +11,120 @@ import (
 )
 
 // sync acts on the shard's present view. Everything the lane does begins with it, so that nothing is granted or opened
-// by a view that is no longer the published one.
-func (l *Lane) sync() {
+// by a view that is no longer the published one. anew: the shard is another one than that of the view before.
+//
+// Whoever has to wait elsewhere is taken out of the queues first: what happens to the branches after that neither opens
+// connections for them where they do not belong, nor serves them out of turn.
+func (l *Lane) sync(anew bool) {
 	old, v := l.view, l.spec.Shard.View()
 	l.view = v
+	if !anew && v.actsLike(old) {
+		return
+	}
 	before := l.write
-	if v.Elected == "" {
-		l.write = l.home
-	} else {
-		l.write = l.branchOf(v.Elected)
-	}
-	gaveUp := v.State == health.Failover && old.State != health.Failover && v.Elected == old.Elected
-	switch {
-	case before != l.home && before != l.write:
-		before.leave(v)
-	case before != l.home && (gaveUp || v.Floor > old.Floor):
-		before.supersede(v, gaveUp)
-	}
+	l.write = l.branchOf(v.Elected)
+	moved := append(l.misplaced(), l.supersede(old)...)
 	if before != l.write {
+		l.toldAt = time.Time{}
+		if before != l.home {
+			before.step(pool.Configure{Config: l.limits(before.host)})
+			before.step(pool.Abort{})
+		}
 		if l.write != l.home {
+			l.write.primary = true
 			l.write.step(pool.Kick{})
 			l.write.step(pool.Configure{Config: l.limits(l.write.host)})
 		}
-		l.toldAt = time.Time{}
 	}
-	l.aimAll()
-	l.home.setWarm()
-	l.each((*branch).setWarm)
-	if v.Refuse {
-		l.refuseHomeless()
+	l.rejoin(moved)
+	l.aimLogins()
+	if l.refuses(ReadWrite) {
+		l.refuseWrites()
 	}
 }
 
-// leave turns the branch of a host that is not elected any more into one that serves reads at most. With another host
-// elected the backends that may write are superseded; with none connections stay, and whoever waits, waits elsewhere.
-func (br *branch) leave(v *View) {
-	br.step(pool.Configure{Config: br.lane.limits(br.host)})
-	br.step(pool.Abort{})
-	if v.Elected != "" {
-		br.supersede(v, true)
-	}
-}
-
-// supersede ends what may write on a server that is not the primary any more: idle backends now, leased ones by their
-// holders, who know what is under way. all: every backend; else those on a timeline below the floor.
-func (br *branch) supersede(v *View, all bool) {
-	l := br.lane
-	old := func(m *member) bool {
-		p := m.b.Proof()
-		return all || p == nil || !p.NoTimelines && p.Timeline < v.Floor
-	}
-	if all {
-		br.step(pool.Reconnect{})
-	}
-	var waiters []*Checkout
-	br.members(func(m *member) {
-		switch {
-		case m.b == nil || !old(m):
-		case m.fence != nil && m.fence.co != nil:
-			waiters = append(waiters, m.fence.co)
-			m.fence.co = nil
-		case m.to != nil && m.write:
-			l.root.Send(m.to, &Superseded{Backend: m.b, Why: v.Why})
+// misplaced takes every waiter out of its queue whose branch cannot serve it under the view, also those whose backend is
+// being fenced there.
+func (l *Lane) misplaced() (moved []*Checkout) {
+	l.all(func(br *branch) {
+		if br.machine.Waiting() > 0 {
+			for _, w := range br.machine.Withdraw(func(w *pool.Waiter) bool { return !l.serves(br, w.Owner.(*Checkout).Target) }) {
+				moved = append(moved, w.Owner.(*Checkout))
+			}
+		}
+		if br != l.write {
+			moved = append(moved, br.unfence(func(*member) bool { return true })...)
 		}
 	})
-	for _, co := range waiters {
+	return moved
+}
+
+// unfence takes the checkouts of those backends back that are being fenced for one. The fences go on.
+func (br *branch) unfence(which func(*member) bool) (taken []*Checkout) {
+	if br.lane.fencing == 0 {
+		return nil
+	}
+	br.members(func(m *member) {
+		if m.fence != nil && m.fence.co != nil && which(m) {
+			taken = append(taken, m.fence.co)
+			m.fence.co = nil
+		}
+	})
+	return taken
+}
+
+// supersede ends what may write on servers that are not the primary any more: idle backends now, leased ones by their
+// holders, who know what is under way; leases that only read are left alone. That is every backend to a host that was the
+// primary, when another one is elected or the shard gives it up (Failover); else those whose proof is no good under the view.
+// While nobody is elected connections stay. It returns who waited for a fence on one of them.
+func (l *Lane) supersede(old *View) (waiters []*Checkout) {
+	v := l.view
+	if v.Static {
+		return nil // no roles any more
+	}
+	givenUp := v.State == health.Failover && old.State != health.Failover && v.Elected == old.Elected
+	l.each(func(br *branch) {
+		all := br.primary && (br != l.write && (v.Elected != "" || v.State == health.Failover) || br == l.write && givenUp)
+		var outdated []*pool.Slot
+		void := func(m *member) bool { return all || v.outdates(m.known()) }
+		br.members(func(m *member) {
+			if !void(m) {
+				return
+			}
+			if !all {
+				outdated = append(outdated, m.b.Slot)
+			}
+			m.supersede(v.Why)
+		})
+		waiters = append(waiters, br.unfence(void)...)
+		if all {
+			br.primary = br == l.write
+			br.step(pool.Reconnect{})
+		}
+		for _, s := range outdated {
+			br.step(pool.Retire{Slot: s})
+		}
+	})
+	return waiters
+}
+
+// supersede tells who has a lease that may write that its server is not the primary any more.
+func (m *member) supersede(why string) {
+	if m.to != nil && m.write && !m.superseded {
+		m.superseded = true
+		m.br.lane.root.Send(m.to, &Superseded{Backend: m.b, Why: why})
+	}
+}
+
+func (br *branch) supersedeLeases(why string) {
+	br.members(func(m *member) { m.supersede(why) })
+}
+
+// rejoin puts checkouts that are in no queue in those they belong to, each at its turn: who came first chooses first.
+func (l *Lane) rejoin(all []*Checkout) {
+	slices.SortFunc(all, func(a, b *Checkout) int { return int(int64(a.Turn - b.Turn)) })
+	for _, co := range all {
 		l.requeue(co)
-	}
-}
-
-// aim is the branch a checkout waits in: by its target, the view, and who has least to do.
-func (l *Lane) aim(t Target) *branch {
-	v := l.view
-	if t == ReadWrite || v.Static {
-		return l.write
-	}
-	n := len(v.Standbys)
-	if t == Any && v.Elected != "" {
-		n++ // the primary takes its part, as the last of them
-	}
-	switch {
-	case n == 0 && t == Standby:
-		return l.home
-	case n == 0:
-		return l.write
-	}
-	host := func(i int) *branch {
-		if i < len(v.Standbys) {
-			return l.branchOf(v.Standbys[i])
-		}
-		return l.write
-	}
-	switch v.Balance {
-	case RoundRobin:
-		l.next++
-		return host(l.next % n)
-	case Random:
-		return host(rand.IntN(n))
-	}
-	best := host(0)
-	for i := 1; i < n; i++ {
-		if br := host(i); br.load() < best.load() {
-			best = br
-		}
-	}
-	return best
-}
-
-// load is how busy a branch is: who waits counts before what is leased.
-func (br *branch) load() int {
-	return br.machine.Waiting()<<20 + br.machine.Count(pool.Leased)
-}
-
-// serves reports whether a checkout may stay in the queue it is in.
-func (l *Lane) serves(br *branch, t Target) bool {
-	v := l.view
-	switch {
-	case v.Static || t == ReadWrite:
-		return br == l.write
-	case br == l.home:
-		return l.aim(t) == l.home
-	case br == l.write && t != Standby && (t == Any || len(v.Standbys) == 0):
-		return true
-	}
-	for _, h := range v.Standbys {
-		if h == br.host {
-			return true
-		}
-	}
-	return false
-}
-
-// aimAll moves every waiter whose branch cannot serve it under the view; nobody loses their turn.
-func (l *Lane) aimAll() {
-	move := func(br *branch) []*pool.Waiter {
-		if br.machine.Waiting() == 0 {
-			return nil
-		}
-		return br.machine.Withdraw(func(w *pool.Waiter) bool { return !l.serves(br, w.Owner.(*Checkout).Target) })
-	}
-	moved := move(l.home)
-	for _, br := range l.branches {
-		moved = append(moved, move(br)...)
-	}
-	for _, w := range moved {
-		l.requeue(w.Owner.(*Checkout))
 	}
 }
 
@@ -163,49 +132,82 @@ func (l *Lane) aimAll() {
 func (l *Lane) requeue(co *Checkout) {
 	br := l.aim(co.Target)
 	co.at, co.homeless = br, co.homeless || br == l.home
+	if l.refuses(co.Target) {
+		l.refuse(br, &co.Waiter)
+		return
+	}
 	br.step(pool.Rejoin{Waiter: &co.Waiter})
 }
 
-// refuseHomeless answers writes that have no primary at once: failover_policy = refuse.
-func (l *Lane) refuseHomeless() {
-	for _, w := range l.home.machine.Withdraw(func(w *pool.Waiter) bool { return w.Owner.(*Checkout).Target == ReadWrite }) {
-		l.refuse(l.home, w)
+// refuses reports whether work for the primary is not to wait for it: failover_policy = refuse.
+func (l *Lane) refuses(t Target) bool {
+	v := l.view
+	return v.Refuse && t == ReadWrite && !v.Static && (v.Elected == "" || v.State == health.Failover)
+}
+
+// refuseWrites answers all writes that wait, and the logins that do.
+func (l *Lane) refuseWrites() {
+	for _, w := range l.write.machine.Withdraw(func(w *pool.Waiter) bool { return w.Owner.(*Checkout).Target == ReadWrite }) {
+		l.refuse(l.write, w)
 	}
+	l.refuseLogins(func(a *login) bool { return a.Target == ReadWrite }, l.whyLate(l.write, ReadWrite, 0))
 }
 
 // tellWaiting tells the shard that a write waits for a primary, or for a connection to it, so that it looks more often.
 func (l *Lane) tellWaiting() {
-	since := l.home.oldestWrite()
-	if since.IsZero() && !l.view.Static && l.write.machine.Count(pool.Leased) == 0 {
-		since = l.write.oldestWrite()
+	if l.view.Static || l.paused {
+		return
 	}
-	if now := l.loop.Now(); !since.IsZero() && now.Sub(l.toldAt) >= busyTick {
-		l.toldAt = now
-		l.tellShard(&Waiting{Since: since})
+	// Called every busyTick, or a little earlier or later.
+	if now := l.loop.Now(); now.Sub(l.toldAt) >= busyTick/2 {
+		if since := l.oldestWrite(); !since.IsZero() {
+			l.toldAt = now
+			l.tellShard(&Waiting{Since: since})
+		}
 	}
 }
 
-func (br *branch) oldestWrite() time.Time {
-	if br.machine.Waiting() == 0 {
-		return time.Time{}
-	}
-	for _, w := range br.machine.Waiters() {
-		if w.Owner.(*Checkout).Target == ReadWrite {
-			return w.Enqueued
+// oldestWrite is since when the first write waits for a primary, or for the first connection to it that can take writes;
+// zero if none does.
+func (l *Lane) oldestWrite() (since time.Time) {
+	earlier := func(t time.Time) {
+		if since.IsZero() || t.Before(since) {
+			since = t
 		}
 	}
-	return time.Time{}
+	br := l.write
+	busy := br.machine.Count(pool.Leased)
+	br.members(func(m *member) {
+		if m.fence != nil {
+			busy--
+			if m.fence.co != nil {
+				earlier(m.fence.co.Enqueued)
+			}
+		}
+	})
+	if busy > 0 {
+		return time.Time{} // they can write
+	}
+	if br.machine.Waiting() > 0 {
+		for _, w := range br.machine.Waiters() {
+			if w.Owner.(*Checkout).Target == ReadWrite {
+				earlier(w.Enqueued)
+			}
+		}
+	}
+	for _, a := range l.pending {
+		if a.Target == ReadWrite {
+			earlier(a.Since)
+		}
+	}
+	return since
 }
 
 // dropBranches forgets hosts that are not wanted and have nothing left.
 func (l *Lane) dropBranches() {
 	keep := l.branches[:0]
 	for _, br := range l.branches {
-		wanted := br == l.write || br.machine.Size() > 0 || br.machine.Waiting() > 0
-		for _, h := range l.view.Standbys {
-			wanted = wanted || h == br.host
-		}
-		if wanted {
+		if br == l.write || br.machine.Size() > 0 || br.machine.Waiting() > 0 || slices.Contains(l.view.Standbys, br.host) {
 			keep = append(keep, br)
 		} else {
 			br.drop()
@@ -222,7 +224,7 @@ func (l *Lane) recount(to *actor.PID) {
 	}
 	l.each(func(br *branch) {
 		br.members(func(m *member) {
-			if m.b != nil && m.b.Login() != nil {
+			if m.connected && m.shard == l.spec.Shard {
 				l.root.Send(to, &Connected{Host: br.host, At: l.loop.Now()})
 			}
 		})

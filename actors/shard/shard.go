@@ -35,7 +35,8 @@ type View struct {
 	// Standbys may serve reads, those with the most WAL first. Banned, foreign and lagging ones are not among them.
 	Standbys []string
 	Balance  Balance
-	// Warm is how many idle backends each lane keeps to Standbys[0], so that a failover need not begin with logins.
+	// Warm is how many idle backends each lane keeps to Standbys[0] while State is not Healthy, so that a failover need not
+	// begin with logins.
 	Warm int
 	// Refuse: with no primary, or in Failover, a write checkout is refused at once (failover_policy = refuse).
 	Refuse bool

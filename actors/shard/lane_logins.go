@@ -1,0 +1,165 @@
+package shard
+
+import (
+	"sort"
+	"time"
+
+	"fencepost/actors/backend"
+	"fencepost/pgerr"
+)
+
+// login is an Attach that waits until its lane knows what to tell the client, in a branch that opens a backend for it.
+type login struct {
+	*Attach
+	at *branch
+}
+
+// attach answers at once when the pool knows what its servers report; else it has one opened first.
+func (l *Lane) attach(m *Attach) {
+	l.clients++
+	l.attaches++
+	l.emptied = time.Time{}
+	l.stats.Logins++
+	if l.welcome(m.Target) != nil {
+		l.answer(m)
+		return
+	}
+	br := l.aim(m.Target)
+	switch {
+	case br.rejected && br.machine.Failing() && br.machine.BackingOff(l.loop.Now()):
+		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: br.refusal.Fatal()})
+	case l.refuses(m.Target):
+		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: l.whyLate(br, m.Target, 0).Fatal()})
+	default:
+		l.pending = append(l.pending, &login{m, br})
+		br.setWarm()
+		l.tellWaiting()
+	}
+}
+
+// hotStandby is the parameter by which a server tells its clients whether it is in recovery (PostgreSQL 14 and newer).
+const hotStandby = "in_hot_standby"
+
+// welcome is what a client with a target is told at login; nil if that is not known yet. With the primary lost new
+// clients are told what it reported. Where a server has connections that were opened while it had another role, nobody
+// else would ask it: what servers of that role report is told then, but for the role.
+func (l *Lane) welcome(t Target) *Welcome {
+	w := l.welcomes
+	primary, standby := w.primary.Load(), w.standby.Load()
+	switch {
+	case l.view.Static:
+		return primary
+	case t == ReadWrite && primary == nil && standby != nil && l.write.open():
+		primary = standby.with(hotStandby, "off")
+		w.primary.Store(primary)
+	case t == Standby && standby == nil && primary != nil && l.standbyOpen():
+		standby = primary.with(hotStandby, "on")
+		w.standby.Store(standby)
+	}
+	switch {
+	case t == ReadWrite:
+		return primary
+	case t == Standby:
+		return standby
+	case len(l.view.Standbys) > 0 && standby != nil || primary == nil:
+		return standby
+	}
+	return primary
+}
+
+func (l *Lane) standbyOpen() bool {
+	for _, h := range l.view.Standbys {
+		if l.branchOf(h).open() {
+			return true
+		}
+	}
+	return false
+}
+
+// with is the welcome with another value of a parameter, if the server reports it.
+func (w *Welcome) with(name, value string) *Welcome {
+	c := &Welcome{Params: w.Params}
+	for _, p := range w.Parameters {
+		if p[0] == name {
+			p[1] = value
+		}
+		c.Parameters = append(c.Parameters, p)
+	}
+	return c
+}
+
+// makeWelcome collects what a server reported, sorted: a client gets the same bytes whichever backend came first.
+func makeWelcome(b *backend.Backend) *Welcome {
+	w := &Welcome{Params: b.Params}
+	for name, value := range b.Login().Params {
+		w.Parameters = append(w.Parameters, [2]string{name, value})
+	}
+	sort.Slice(w.Parameters, func(i, j int) bool { return w.Parameters[i][0] < w.Parameters[j][0] })
+	return w
+}
+
+func (l *Lane) answer(m *Attach) {
+	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Welcome: l.welcome(m.Target), Stats: l.stats})
+}
+
+// aimLogins moves the logins whose branch cannot serve them under the view, answers those that can be answered by now,
+// and has backends opened for the others.
+func (l *Lane) aimLogins() {
+	for _, a := range l.pending {
+		if !l.serves(a.at, a.Target) {
+			a.at = l.aim(a.Target)
+		}
+	}
+	l.answerLogins()
+}
+
+// answerLogins answers the logins that wait for what has become known.
+func (l *Lane) answerLogins() {
+	l.endLogins(func(a *login) bool {
+		if l.welcome(a.Target) == nil {
+			return false
+		}
+		l.answer(a.Attach)
+		return true
+	})
+}
+
+// endLogins forgets the logins that ended has answered, and what was opened for them alone.
+func (l *Lane) endLogins(ended func(*login) bool) {
+	still := l.pending[:0]
+	for _, a := range l.pending {
+		if !ended(a) {
+			still = append(still, a)
+		}
+	}
+	clear(l.pending[len(still):])
+	l.pending = still
+	l.all((*branch).setWarm)
+}
+
+// refuseLogins tells logins what stands in their way: waiting longer would not help.
+func (l *Lane) refuseLogins(which func(*login) bool, e *pgerr.Error) {
+	l.endLogins(func(a *login) bool {
+		if !which(a) {
+			return false
+		}
+		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: e.Fatal()})
+		return true
+	})
+}
+
+// expireLogins refuses clients that could not be welcomed in time.
+func (l *Lane) expireLogins() {
+	if len(l.pending) == 0 {
+		return
+	}
+	now := l.loop.Now()
+	l.endLogins(func(a *login) bool {
+		if a.Deadline.IsZero() || now.Before(a.Deadline) {
+			return false
+		}
+		l.stats.Refused++
+		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: l.whyLate(a.at, a.Target, now.Sub(a.Since)).Fatal()})
+		return true
+	})
+}
