@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"fencepost/internal/pgcluster"
 )
 
 // event is one kind of event.
@@ -98,7 +96,7 @@ func (c *course) hold(d time.Duration, why string) error {
 
 // stop stops the old primary in order.
 func (c *course) stop() error {
-	if err := c.old.stop(c.ctx, pgcluster.Fast); err != nil {
+	if err := c.old.stop(c.ctx); err != nil {
 		return err
 	}
 	c.lost(DidStop)

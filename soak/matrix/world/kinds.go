@@ -1,7 +1,6 @@
 package world
 
 import (
-	"fencepost/internal/pgcluster"
 	"fencepost/soak/matrix/world/relay"
 )
 
@@ -78,7 +77,7 @@ func (c *course) retire() error {
 		return err
 	}
 	c.old.peers.Reset() // a server that ends waits for its standbys, of whom it has none any more
-	if err := c.old.stop(c.ctx, pgcluster.Fast); err != nil {
+	if err := c.old.stop(c.ctx); err != nil {
 		return err
 	}
 	c.did(c.old, DidStop)
@@ -155,7 +154,7 @@ func (c *course) promoteCopy() error {
 	if err := c.hold(c.timing.Copy, "there are two primaries"); err != nil {
 		return err
 	}
-	if err := guest.stop(c.ctx, pgcluster.Fast); err != nil {
+	if err := guest.stop(c.ctx); err != nil {
 		return err
 	}
 	c.did(guest, DidWithdraw)

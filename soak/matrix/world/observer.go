@@ -186,8 +186,8 @@ func (o *Observer) HighestTimeline(from, to time.Time) uint32 {
 	return highest
 }
 
-// rateMin is the shortest sample that Rate believes: a few polls at odd times are no rate.
-const rateMin = 200 * time.Millisecond
+// rateLeast is the shortest sample that Rate believes: a few polls at odd times are no rate.
+const rateLeast = 200 * time.Millisecond
 
 // Rate is how many polls a second were answered, per server, over the times in which it answered the same for a while
 // between from and to.
@@ -195,7 +195,7 @@ func (o *Observer) Rate(from, to time.Time) map[string]float64 {
 	polls, lengths := map[string]float64{}, map[string]float64{}
 	for _, s := range o.Samples(from, to) {
 		length := s.Until.Sub(s.From).Seconds()
-		if !s.Answers || length < rateMin.Seconds() {
+		if !s.Answers || length < rateLeast.Seconds() {
 			continue
 		}
 		begin, end := s.From, s.Until

@@ -71,9 +71,9 @@ func (s *Server) close() error {
 	return err
 }
 
-// stop stops the server and lets its relays refuse.
-func (s *Server) stop(ctx context.Context, m pgcluster.Mode) error {
-	err := s.node.Stop(ctx, m)
+// stop stops the server in order and lets its relays refuse.
+func (s *Server) stop(ctx context.Context) error {
+	err := s.node.Stop(ctx, pgcluster.Fast)
 	s.down()
 	return err
 }

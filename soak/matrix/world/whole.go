@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"fencepost/internal/pgcluster"
 )
 
 // streamPatience is how long a standby may take to stream from a server that it was told to follow. One that does not has
@@ -100,7 +98,7 @@ func (w *World) seen(after time.Time) bool {
 
 // rebuild makes the server a standby of another one from a copy of it.
 func (s *Server) rebuild(ctx context.Context, from *Server) error {
-	if err := s.stop(ctx, pgcluster.Fast); err != nil {
+	if err := s.stop(ctx); err != nil {
 		return err
 	}
 	return s.node.Rebuild(ctx, from.node)

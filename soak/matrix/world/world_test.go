@@ -206,7 +206,7 @@ func (s *scene) play(kind string) Occurrence {
 		if !ok || first.Acked.After(o.Ended) || first.Acked.Before(o.Lost) {
 			s.t.Errorf("%s: first write on the new primary %v, %v", kind, first, ok)
 		}
-		if len(gaps(s.observer, o)) == 0 && kind != KindRestart { // that may be faster than NoWriterMin
+		if len(gaps(s.observer, o)) == 0 && kind != KindRestart { // that may be faster than NoWriterLeast
 			s.t.Errorf("%s: there always was a writer", kind)
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// NoWriterMin is the shortest time without an acknowledged write that counts as one without a writer.
-const NoWriterMin = 150 * time.Millisecond
+// NoWriterLeast is the shortest time without an acknowledged write that counts as one without a writer.
+const NoWriterLeast = 150 * time.Millisecond
 
 // Writes returns the observer's writes that were acknowledged from from to to, in that order. A zero to means until now.
 func (o *Observer) Writes(from, to time.Time) []Write {
@@ -32,13 +32,13 @@ func (o *Observer) FirstWrite(server string, after time.Time) (Write, bool) {
 }
 
 // NoWriterIntervals returns the times between from and to in which the observer got no write acknowledged by any server
-// that clients could reach, each from an acknowledgement to the next, as far as they are not shorter than NoWriterMin: the
+// that clients could reach, each from an acknowledgement to the next, as far as they are not shorter than NoWriterLeast: the
 // observer writes some dozens of times a second, and a busy machine delays one now and then.
 func (o *Observer) NoWriterIntervals(from, to time.Time) []Interval {
 	var all []Interval
 	last := from
 	add := func(until time.Time) {
-		if i := (Interval{last, until}); i.Length() >= NoWriterMin {
+		if i := (Interval{last, until}); i.Length() >= NoWriterLeast {
 			all = append(all, i)
 		}
 		last = until
