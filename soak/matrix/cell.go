@@ -53,13 +53,13 @@ func (p *pass) play(ctx context.Context, c *Cell) error {
 	if err := asOwner(ctx, p.w.Primary(), "TRUNCATE ledger"); err != nil {
 		return err
 	}
-	began := time.Now()
+	began, limit := time.Now(), p.o.limit(c.Event)
 	crew := client.Start(client.Options{Connect: p.arm.Connect, Clients: p.o.Clients, Seed: p.o.Seed + uint64(c.Repeat)<<32, Began: began,
-		Think: p.o.Think, Backoff: p.o.Backoff, Limit: p.o.Limit, Dial: dialLimit})
+		Think: p.o.Think, Backoff: p.o.Backoff, Limit: limit, Dial: dialLimit})
 	watched := p.progress.watch(c, crew, p.w)
 	occurrence, forgot, err := p.happen(ctx, crew)
 	watched()
-	h := crew.Stop(p.o.Limit / 2)
+	h := crew.Stop(limit / 2)
 	if err != nil {
 		return err
 	}
@@ -74,12 +74,8 @@ func (p *pass) play(ctx context.Context, c *Cell) error {
 	v := view{began: began, ended: time.Now(), occurrence: occurrence, forgot: forgot, world: p.w}
 	t := v.truth()
 	h.PerClient = p.arm.PerClient
-	for _, s := range p.arm.Seen() {
-		if s.At.After(began) && s.Timeline > 0 {
-			h.Seen = append(h.Seen, verdict.Sighting{At: s.At.Sub(began), Timeline: s.Timeline})
-		}
-	}
-	c.Old, c.New, c.Rate, c.Steps = occurrence.Old, occurrence.New, v.rate(), v.marks()
+	v.said(p.arm.Said(), h)
+	c.Old, c.New, c.Rate, c.Steps, c.Elections = occurrence.Old, occurrence.New, v.rate(), v.marks(), v.elections
 	c.Result = verdict.Judge(h, t, ledger)
 	if c.Repeat == 1 || c.suspicious(p.report.Settings.Synchronous) {
 		return p.store.saveHistory(c, v.row(c, h))
@@ -99,10 +95,10 @@ func (p *pass) happen(ctx context.Context, crew *client.Crew) (o world.Occurrenc
 		return o, nil, fmt.Errorf("%s: %w", p.event.Name(), err)
 	}
 	if o.Name == world.KindPromoteCopy { // whoever withdraws a promoted copy says so
+		forgot = append(forgot, time.Now())
 		if err := p.arm.Forget(ctx); err != nil {
 			return o, nil, fmt.Errorf("forget: %w", err)
 		}
-		forgot = append(forgot, time.Now())
 	}
 	return o, forgot, wait(ctx, p.o.After)
 }

@@ -114,6 +114,17 @@ func (o *Options) timing() world.Timing {
 	return world.DefaultTiming()
 }
 
+// slowLimit is the clients' patience with a slow primary, of which they shall see the end.
+const slowLimit = time.Minute
+
+// limit is the time for a transaction.
+func (o *Options) limit(event string) time.Duration {
+	if event == world.KindSlow {
+		return max(o.Limit, slowLimit)
+	}
+	return o.Limit
+}
+
 // pool and warm as the arms get them.
 func (o *Options) pool() int {
 	if o.Mode == Session {

@@ -29,11 +29,13 @@ type Cell struct {
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"`
 	// Rate is how often a second the observer polled each server, of the one that it polled least.
-	Rate   float64         `json:"observer_polls_per_second"`
-	Old    string          `json:"old"`
-	New    string          `json:"new"`
-	Steps  []picture.Mark  `json:"steps,omitempty"`
-	Result *verdict.Result `json:"result,omitempty"`
+	Rate  float64        `json:"observer_polls_per_second"`
+	Old   string         `json:"old"`
+	New   string         `json:"new"`
+	Steps []picture.Mark `json:"steps,omitempty"`
+	// Elections is how often Fencepost chose another primary, or none.
+	Elections int             `json:"elections"`
+	Result    *verdict.Result `json:"result,omitempty"`
 	// Error is why there is no result. Such a cell is played again.
 	Error string `json:"error,omitempty"`
 }

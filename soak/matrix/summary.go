@@ -109,6 +109,7 @@ func (c *Cell) offences(synchronous bool) (all []string) {
 	}
 	if c.Event == world.KindSlow {
 		none(total(r.Errors), "errors although the primary was only slow ("+counts(r.Errors)+")")
+		none(c.Elections, "elections although the primary was only slow")
 	}
 	return all
 }

@@ -19,6 +19,9 @@ type view struct {
 	occurrence   world.Occurrence
 	forgot       []time.Time
 	world        *world.World
+
+	elections int
+	chosen    []picture.Mark // by Fencepost
 }
 
 func (v *view) since(t time.Time) time.Duration { return t.Sub(v.began) }
@@ -79,6 +82,31 @@ func (v *view) sightings() (all []verdict.Sighting) {
 	return all
 }
 
+// said takes in what the arm said of itself.
+func (v *view) said(all []arm.Said, h *verdict.History) {
+	elected := ""
+	for i, s := range all {
+		if s.Floor > 0 && s.At.After(v.began) {
+			h.Seen = append(h.Seen, verdict.Sighting{At: v.since(s.At), Timeline: s.Floor})
+		}
+		if s.Elected != elected && i > 0 && s.At.After(v.began) {
+			v.elections++
+			v.chosen = append(v.chosen, picture.Mark{At: v.since(s.At), Text: "→ " + v.nameOf(s.Elected)})
+		}
+		elected = s.Elected
+	}
+}
+
+// nameOf is the server with an address.
+func (v *view) nameOf(addr string) string {
+	for _, s := range v.world.Servers() {
+		if s.RelayAddr == addr {
+			return s.Name
+		}
+	}
+	return "nobody"
+}
+
 // rate is the least of the servers'.
 func (v *view) rate() float64 {
 	least := 0.0
@@ -101,6 +129,7 @@ func (v *view) marks() (all []picture.Mark) {
 	for _, f := range v.forgot {
 		all = append(all, picture.Mark{At: v.since(f), Text: "FORGET"})
 	}
+	all = append(all, v.chosen...)
 	slices.SortStableFunc(all, func(a, b picture.Mark) int { return cmp.Compare(a.At, b.At) })
 	return all
 }

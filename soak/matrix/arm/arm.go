@@ -117,12 +117,12 @@ func (r *Running) Forget(ctx context.Context) error {
 	return r.console.forget(ctx)
 }
 
-// Seen are the timelines that the arm said it has seen a server on out of recovery, so far.
-func (r *Running) Seen() []Seen {
+// Said is what the arm has said of itself so far, if it is one that says something.
+func (r *Running) Said() []Said {
 	if r.console == nil {
 		return nil
 	}
-	return r.console.sightings()
+	return r.console.all()
 }
 
 // startDirect needs no program.

@@ -2,7 +2,9 @@ package arm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -10,20 +12,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Seen is a timeline that an arm said it has seen, and when it had said so.
-type Seen struct {
-	At       time.Time
-	Timeline uint32
+// Said is what Fencepost's console said, each time it was something new.
+type Said struct {
+	At      time.Time // by when
+	Floor   uint32    // the highest timeline that it has seen, 0 for none
+	Elected string    // address of the primary, "" for none
 }
 
-// console asks Fencepost's console what it has seen, until close.
+// console asks Fencepost's console again and again, until close.
 type console struct {
 	url  string
 	stop context.CancelFunc
 	done chan struct{}
 
-	mu   sync.Mutex // guards seen
-	seen []Seen
+	mu   sync.Mutex // guards said
+	said []Said
 }
 
 // askEvery is how often the console is asked.
@@ -41,7 +44,7 @@ func (c *console) close() {
 	<-c.done
 }
 
-// watch asks for the floor again and again. Errors are the business of others: without an answer nothing was seen.
+// watch asks. Errors are the business of others: without an answer nothing was said.
 func (c *console) watch(ctx context.Context) {
 	defer close(c.done)
 	tick := time.NewTicker(askEvery)
@@ -57,8 +60,8 @@ func (c *console) watch(ctx context.Context) {
 			conn, _ = pgx.Connect(ctx, c.url)
 		}
 		if conn != nil {
-			if floor, err := floorOf(ctx, conn); err == nil {
-				c.note(floor)
+			if s, err := shard(ctx, conn); err == nil {
+				c.note(s)
 			}
 		}
 		select {
@@ -68,39 +71,40 @@ func (c *console) watch(ctx context.Context) {
 	}
 }
 
-func (c *console) note(floor uint32) {
+func (c *console) note(s Said) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(c.seen); n == 0 || c.seen[n-1].Timeline != floor {
-		c.seen = append(c.seen, Seen{time.Now(), floor})
+	if n := len(c.said); n == 0 || c.said[n-1].Floor != s.Floor || c.said[n-1].Elected != s.Elected {
+		c.said = append(c.said, s)
 	}
 }
 
-func (c *console) sightings() []Seen {
+func (c *console) all() []Said {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]Seen(nil), c.seen...)
+	return slices.Clone(c.said)
 }
 
-// floorOf reads the floor of the one shard out of SHOW SHARDS; 0: none yet.
-func floorOf(ctx context.Context, conn *pgx.Conn) (uint32, error) {
+// shard reads about the one shard in SHOW SHARDS.
+func shard(ctx context.Context, conn *pgx.Conn) (s Said, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	rows, err := conn.Query(ctx, "SHOW SHARDS")
 	if err != nil {
-		return 0, err
+		return s, err
 	}
 	all, err := pgx.CollectRows(rows, pgx.RowToMap)
 	if err != nil {
-		return 0, err
+		return s, err
 	}
 	for _, row := range all {
 		if row["name"] == "main" {
-			n, err := strconv.ParseUint(fmt.Sprint(row["floor"]), 10, 32)
-			return uint32(n), err
+			floor, err := strconv.ParseUint(fmt.Sprint(row["floor"]), 10, 32)
+			elected, _ := row["elected"].(string)
+			return Said{At: time.Now(), Floor: uint32(floor), Elected: elected}, err
 		}
 	}
-	return 0, fmt.Errorf("SHOW SHARDS has no shard main")
+	return s, errors.New("SHOW SHARDS has no shard main")
 }
 
 func (c *console) forget(ctx context.Context) error {

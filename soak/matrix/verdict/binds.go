@@ -20,7 +20,7 @@ func (r *Result) binds(h *History, t *Truth, attempts []Attempt) {
 			r.WrongCauses[cause]++
 		case cause != "":
 			r.WrongReads++
-		case a.Kind.Writes() && a.Bound != nil && a.Bound.Timeline < observer.highest(a.Start):
+		case a.Kind.Writes() && a.Bound != nil && a.Bound.Timeline < observer.highest(a.Start, a.BoundAt):
 			r.ObserverOnly++
 		}
 	}
@@ -37,7 +37,7 @@ func (a *Attempt) offence(member *seen) string {
 		return causeRecovery
 	case a.Bound.ReadOnly:
 		return causeReadOnly
-	case a.Bound.Timeline < member.highest(a.Start):
+	case a.Bound.Timeline < member.highest(a.Start, a.BoundAt):
 		return causeTimeline
 	}
 	return ""
@@ -88,43 +88,45 @@ func sightings(all []Sighting) []observation {
 }
 
 // seen is the highest timeline that somebody had seen at any time. A forget sets it back; what was asked for before one
-// and answered after it counts for nothing.
+// and answered after it counts for nothing, neither as a sighting nor as an offence.
 type seen struct {
-	at  []time.Duration
-	max []uint32
+	at      []time.Duration
+	max     []uint32
+	forgets []time.Duration // in order
 }
 
 func newSeen(all []observation, forgets []time.Duration) *seen {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b observation) int { return cmp.Compare(a.At, b.At) })
-	forgets = slices.Sorted(slices.Values(forgets))
-	s := &seen{}
-	highest, last := uint32(0), time.Duration(0)
-	forget := func(until time.Duration) {
-		for len(forgets) > 0 && forgets[0] <= until {
-			highest, last, forgets = 0, forgets[0], forgets[1:]
-			s.add(last, 0)
-		}
-	}
+	s := &seen{forgets: slices.Sorted(slices.Values(forgets))}
+	highest, forgotten := uint32(0), 0
 	for _, o := range all {
-		forget(o.At)
-		if o.Timeline > highest && o.asked >= last {
+		if s.forgotten(o.asked, o.At) {
+			continue
+		}
+		if n := s.until(o.At); n > forgotten {
+			highest, forgotten = 0, n
+		}
+		if o.Timeline > highest {
 			highest = o.Timeline
-			s.add(o.At, highest)
+			s.at, s.max = append(s.at, o.At), append(s.max, highest)
 		}
 	}
-	forget(1<<63 - 1)
 	return s
 }
 
-func (s *seen) add(at time.Duration, highest uint32) {
-	s.at, s.max = append(s.at, at), append(s.max, highest)
+// until is how many forgets there were up to a time.
+func (s *seen) until(at time.Duration) int {
+	return sort.Search(len(s.forgets), func(i int) bool { return s.forgets[i] > at })
 }
 
-// highest is the highest timeline seen before a time; 0: none.
-func (s *seen) highest(before time.Duration) uint32 {
-	i := sort.Search(len(s.at), func(i int) bool { return s.at[i] >= before })
-	if i == 0 {
+// forgotten reports whether there was a forget between two times.
+func (s *seen) forgotten(from, to time.Duration) bool { return s.until(from) != s.until(to) }
+
+// highest is the highest timeline seen before something was asked for, 0 if there is none that counts for its answer.
+func (s *seen) highest(asked, answered time.Duration) uint32 {
+	i := sort.Search(len(s.at), func(i int) bool { return s.at[i] >= asked })
+	if i == 0 || s.forgotten(s.at[i-1], answered) {
 		return 0
 	}
 	return s.max[i-1]

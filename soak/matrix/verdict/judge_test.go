@@ -131,8 +131,10 @@ func TestWrongBinds(t *testing.T) {
 			truth: func(t *Truth) { t.Forgets = []time.Duration{2150 * ms} }, figure: wrong, want: 1},
 		{name: "old timeline, the answer crossed the forgetting", clients: 2, attempts: []Attempt{after, late},
 			truth: func(t *Truth) { t.Forgets = []time.Duration{2102 * ms} }, figure: wrong, want: 0},
+		{name: "old timeline, waited for while it was forgotten", clients: 2, attempts: []Attempt{after, late},
+			truth: func(t *Truth) { t.Forgets = []time.Duration{2203 * ms} }, figure: wrong, want: 0},
 		{name: "old timeline, forgotten later", clients: 2, attempts: []Attempt{after, late},
-			truth: func(t *Truth) { t.Forgets = []time.Duration{2201 * ms} }, figure: wrong, want: 1},
+			truth: func(t *Truth) { t.Forgets = []time.Duration{2206 * ms} }, figure: wrong, want: 1},
 	})
 }
 
