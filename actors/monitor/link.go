@@ -29,7 +29,9 @@ type link struct {
 	pid     uint32
 	secret  []byte
 	prober  prober
-	warned  string // SQLSTATE of the last warning that announces an end
+	better  prober    // the prober that was refused for lack of privilege; nil: none
+	refused time.Time // when it was
+	warned  string    // SQLSTATE of the last warning that announces an end
 	limit   time.Duration
 	release func() bool // stops the watch over the owner's life
 }

@@ -12,6 +12,10 @@ import (
 	"fencepost/role"
 )
 
+// askAgain is when a query that was refused for lack of privilege is tried again: the privilege may have been granted. The
+// server logs each refusal.
+const askAgain = 5 * time.Second
+
 // maxMessages bounds how many messages a server may send in answer to one query.
 const maxMessages = 100
 
@@ -34,8 +38,12 @@ func (l *link) choose() *failure {
 // ask sends the probe and waits for its answer, at the latest for the limit. With a nil lost the link goes on; then
 // either the identity or senseless is the answer.
 func (l *link) ask() (id role.Identity, senseless, lost *failure) {
+	if l.better != nil && time.Since(l.refused) >= askAgain {
+		l.prober, l.better = l.better, nil
+	}
 	row, sqlError, f := l.exec(l.prober.query())
 	if f == nil && sqlError != nil && sqlError.Code == pgerr.InsufficientPrivilege && l.prober.denied() != nil {
+		l.better, l.refused = l.prober, time.Now()
 		l.prober = l.prober.denied()
 		row, sqlError, f = l.exec(l.prober.query())
 	}
