@@ -48,8 +48,8 @@ func TestTargets(t *testing.T) {
 	g.reads("any", primary)
 	c := mustLogin(t, g.mode("reads"))
 	e, err := refused(c, "SELECT 1")
-	if err != nil || e['C'] != "57P03" || !strings.Contains(e['M'], `no standby of shard "main"`) || e['D'] != "" && !strings.Contains(e['D'], two.Addr()) {
-		t.Errorf("a read without a standby: %v, %v", e, err)
+	if err != nil || field(e, 'C') != "57P03" || !strings.Contains(field(e, 'M'), `no standby of shard "main"`) || field(e, 'D') != "" && !strings.Contains(field(e, 'D'), two.Addr()) {
+		t.Errorf("a read without a standby: %q, %v", e, err)
 	}
 
 	g.must(two.Start(ctx))
