@@ -73,12 +73,23 @@ demo: ## a primary, a standby and Fencepost in front, with a live load; Ctrl-C e
 	@scripts/install.sh ca-certificates postgresql
 	$(GO) run ./cmd/fencepost demo
 
+.PHONY: soak
+soak: ## failovers of three kinds with Fencepost and with a control that has to fail: under five minutes
+	@scripts/install.sh ca-certificates postgresql npm
+	$(GO) run ./cmd/fencepost-soak matrix -short -fresh -out out/matrix-short -events switchover,crash,demote-in-place \
+		-per-event 1 -arms fencepost,control -clients 20 $(SOAKFLAGS)
+
+.PHONY: soak-long
+soak-long: ## failovers of every kind with five arms, about an hour; goes on where it was interrupted
+	@scripts/install.sh ca-certificates postgresql npm
+	$(GO) run ./cmd/fencepost-soak matrix $(SOAKFLAGS)
+
 .PHONY: soak-minute
 soak-minute: test-tools ## one minute of mixed load with clients and backends killed at random
 	$(GO) run ./cmd/fencepost-soak load -duration 1m -restart 20s $(SOAKFLAGS)
 
-.PHONY: soak
-soak: test-tools ## twenty minutes of the same
+.PHONY: soak-load
+soak-load: test-tools ## twenty minutes of the same
 	$(GO) run ./cmd/fencepost-soak load -duration 20m $(SOAKFLAGS)
 
 .PHONY: soak-cancel

@@ -58,6 +58,7 @@ Arms:   %s`, strings.Join(matrix.Events(), ", "), strings.Join(arm.Names, ", "))
 	f.DurationVar(&o.Limit, "limit", o.Limit, "time for a transaction, after which its client gives the connection up")
 	f.DurationVar(&o.After, "after", o.After, "time to recover, from when the servers are whole again to the verdict")
 	f.StringVar(&o.OutDir, "out", o.OutDir, "folder for matrix.json and the pictures; empty: nothing is kept")
+	f.BoolVar(&o.Fresh, "fresh", o.Fresh, "begin anew instead of going on where an earlier run ended")
 	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the clients' choices; the order in which things happen does not repeat")
 	f.DurationVar(&o.Progress, "progress", o.Progress, "time between two lines of progress")
 	return c

@@ -51,6 +51,7 @@ type Options struct {
 	After   time.Duration // from the time that the world is whole again to the end
 
 	OutDir   string        // for what is kept; "": nothing is
+	Fresh    bool          // begin anew, whatever is there
 	Out      io.Writer     // progress and the tables
 	Progress time.Duration // between two lines while an event is under way
 }

@@ -39,7 +39,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r := &run{o: &o, store: store{o.OutDir}}
 	var err error
-	if r.report, err = r.store.load(o.settings()); err != nil {
+	if r.report, err = r.store.load(o.settings(), o.Fresh); err != nil {
 		return nil, err
 	}
 	if r.dir, err = os.MkdirTemp("", "fencepost-matrix-"); err != nil {

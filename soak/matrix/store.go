@@ -48,12 +48,12 @@ type store struct{ dir string }
 const reportFile = "matrix.json"
 
 // errOtherSettings says that a folder's cells cannot be compared with those of this run.
-var errOtherSettings = errors.New("what is there was made with other settings: choose another folder, or remove it")
+var errOtherSettings = errors.New("what is there was made with other settings: choose another folder, or begin anew")
 
 // load returns what an earlier run has left, or an empty report.
-func (s store) load(set settings) (*Report, error) {
+func (s store) load(set settings, fresh bool) (*Report, error) {
 	r := &Report{Settings: set, Versions: map[string]string{}}
-	if s.dir == "" {
+	if s.dir == "" || fresh {
 		return r, nil
 	}
 	b, err := os.ReadFile(filepath.Join(s.dir, reportFile))

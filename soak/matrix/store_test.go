@@ -18,7 +18,7 @@ import (
 func TestResume(t *testing.T) {
 	o := small()
 	s := store{filepath.Join(t.TempDir(), "out")}
-	r, err := s.load(o.settings())
+	r, err := s.load(o.settings(), false)
 	if err != nil || len(r.Cells) != 0 {
 		t.Fatal(r, err)
 	}
@@ -27,7 +27,7 @@ func TestResume(t *testing.T) {
 	if err := s.save(r); err != nil {
 		t.Fatal(err)
 	}
-	r, err = s.load(o.settings())
+	r, err = s.load(o.settings(), false)
 	if err != nil || len(r.Cells) != 2 || !reflect.DeepEqual(r.Cells[0], played().Cells[0]) {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -51,13 +51,16 @@ func TestOtherSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Synchronous = false
-	if _, err := s.load(o.settings()); !errors.Is(err, errOtherSettings) {
+	if _, err := s.load(o.settings(), false); !errors.Is(err, errOtherSettings) {
 		t.Error(err)
+	}
+	if r, err := s.load(o.settings(), true); err != nil || len(r.Cells) != 0 {
+		t.Error("anew:", r, err)
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, reportFile), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.load(o.settings()); err == nil || !strings.Contains(err.Error(), reportFile) {
+	if _, err := s.load(o.settings(), false); err == nil || !strings.Contains(err.Error(), reportFile) {
 		t.Error(err)
 	}
 }
