@@ -97,7 +97,8 @@ type (
 		Host role.Host
 		Why  string
 	}
-	// HostGone says that the host is no longer one of the shard, and that nothing more will be said of it.
+	// HostGone says that the host is no longer one of the shard, and that nothing more will be said of it until it is one
+	// again: then a connection to it comes first.
 	HostGone struct{ Host role.Host }
 	// Configure replaces the thresholds.
 	Configure struct{ Config Config }

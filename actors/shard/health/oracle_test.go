@@ -62,6 +62,7 @@ func (o *oracle) took(ev Event) {
 	switch e := ev.(type) {
 	case Connected:
 		o.conns[e.Host]++
+		delete(o.gone, e.Host)
 	case Disconnected:
 		if o.conns[e.Host] == 0 { // it cannot end, and is taken for the worse
 			e.Expected = false

@@ -12,7 +12,7 @@ func (m *Machine) take(ev Event) {
 	case Connected:
 		h := m.keep(e.Host)
 		h.conns++
-		h.heard = m.now
+		h.heard, h.gone = m.now, false // back, if it was gone: its connections are counted again
 	case Disconnected:
 		m.disconnected(e)
 	case ConnectFailed:
