@@ -113,6 +113,7 @@ func TestWrongBinds(t *testing.T) {
 		{name: "refused before it said where it was", attempts: []Attempt{failed(1, 2, 2100*ms, nil, "25006")}, figure: wrong, want: 1},
 		{name: "another error before it said where it was", attempts: []Attempt{failed(1, 2, 2100*ms, nil, "57P01")}, figure: wrong, want: 0},
 		{name: "old timeline", clients: 2, attempts: []Attempt{after, late}, figure: wrong, want: 1},
+		{name: "the timeline that was seen", clients: 2, attempts: []Attempt{after, acked(2, 1, 2200*ms, server(newPort, 2))}, figure: wrong, want: 0},
 		{name: "old timeline, also where it failed", clients: 2, attempts: []Attempt{after, failed(2, 1, 2200*ms, server(oldPort, 1), "57P01")},
 			figure: wrong, want: 1},
 		{name: "old timeline, begun before the answer with the new one", clients: 2,
@@ -207,6 +208,7 @@ func TestUnavailability(t *testing.T) {
 			figure: figure, want: service{[]float64{100}, 0}},
 		{name: "nor one that failed", attempts: []Attempt{failed(0, 1, 2010*ms, server(newPort, 2), "57P01")}, figure: figure, want: service{nil, 1}},
 		{name: "each client", clients: 2, attempts: []Attempt{acked(0, 1, 2040*ms, server(newPort, 2))}, figure: figure, want: service{[]float64{50}, 1}},
+		{name: "nor one from before the event", attempts: []Attempt{acked(0, 1, 900*ms, server(newPort, 2))}, figure: figure, want: service{nil, 1}},
 		{name: "nobody new", attempts: []Attempt{acked(0, 1, 2040*ms, server(newPort, 2))}, truth: func(t *Truth) { t.HasNew = false },
 			figure: figure, want: service{nil, 0}},
 		{name: "the same server, restarted", attempts: []Attempt{before, restarted(2040 * ms)}, truth: restart, figure: figure, want: service{[]float64{50}, 0}},
@@ -245,6 +247,7 @@ func TestOldAcks(t *testing.T) {
 		{name: "before", attempts: []Attempt{acked(0, 1, 1985*ms, server(oldPort, 1))}, figure: figure, want: 0},
 		{name: "by the new one", attempts: []Attempt{acked(0, 1, 1995*ms, server(newPort, 2))}, figure: figure, want: 0},
 		{name: "failed", attempts: []Attempt{failed(0, 1, 1995*ms, server(oldPort, 1), "57P01")}, figure: figure, want: 0},
+		{name: "on a later timeline", attempts: []Attempt{acked(0, 1, 1995*ms, server(oldPort, 3))}, figure: figure, want: 0},
 		{name: "a read", attempts: []Attempt{read(acked(0, 1, 1995*ms, server(oldPort, 1)))}, figure: figure, want: 0},
 		{name: "nobody was promoted", attempts: []Attempt{acked(0, 1, 1995*ms, server(oldPort, 1))}, truth: func(t *Truth) { t.New = "old" }, figure: figure, want: 0},
 	})
