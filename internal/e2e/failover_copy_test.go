@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"fencepost/internal/pgcluster"
 )
@@ -192,4 +193,33 @@ func (g *group) named(id string) {
 		return strings.Replace(text, "[shards.main]\n", "[shards.main]\nsystem_identifier = "+id+"\n", 1)
 	})
 	g.command("RELOAD")
+}
+
+// A blue/green switch: the shard moves to another cluster, with other hosts and another system identifier, under load.
+// With PAUSE around it no client notices.
+func TestBlueGreen(t *testing.T) {
+	t.Parallel()
+	g, green := newGroup(t, front{}), startGroup(t, front{standbys: 1})
+	g.elects(g.node, "healthy")
+	w := g.startWriters("transaction", 2)
+	console := g.console()
+	defer console.close()
+	for _, step := range []string{"PAUSE", "RELOAD", "FORGET main", "RESUME"} {
+		if step == "RELOAD" {
+			g.pooler.rewrite(t, func(text string) string { return replaceLine(text, "hosts", hosts(green.nodes...)) })
+		}
+		if got, err := console.exchange(1, query(step)); err != nil || !strings.HasSuffix(got, "C["+strings.Fields(step)[0]+"] Z[I]") {
+			t.Fatalf("%s: %s, %v", step, got, err)
+		}
+	}
+	since := time.Now()
+	blue := g.node
+	g.node = green.node
+	w.all("blue/green", since, green.node)
+	g.elects(green.node, "healthy")
+	g.notes(green.nodes[1].Addr(), "reads=yes")
+	g.reads("standby", green.nodes[1])
+	w.verdict("")
+	g.nodes = append(green.nodes, blue)
+	g.none()
 }
