@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -57,7 +56,6 @@ type Running struct {
 
 	procs   []*process
 	cleanup []func()
-	signal  syscall.Signal
 	console *console // nil: none
 
 	once sync.Once
@@ -65,7 +63,7 @@ type Running struct {
 
 // Start starts an arm, and returns when it accepts connections.
 func Start(ctx context.Context, name string, s Setup) (*Running, error) {
-	r := &Running{Name: name, signal: syscall.SIGINT}
+	r := &Running{Name: name}
 	start := map[string]func(context.Context, *Setup) error{
 		Fencepost: r.startFencepost, Control: r.startControl, Fixed: r.startFixed, Balanced: r.startBalanced, Direct: r.startDirect,
 	}[name]
@@ -86,7 +84,7 @@ func (r *Running) Stop() {
 			f()
 		}
 		for _, p := range r.procs {
-			p.stop(r.signal)
+			p.stop()
 		}
 	})
 }

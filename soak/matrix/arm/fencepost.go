@@ -71,11 +71,11 @@ func (r *Running) launchFencepost(ctx context.Context, s *Setup, fence, binary s
 	if err := os.WriteFile(file, []byte(s.settings(port, http, fence)), 0o600); err != nil {
 		return err
 	}
-	p, err := launch(r.Name, dir, append(append([]string{binary}, args...), file), nil)
+	p, err := launch(r.Name, dir, append(append([]string{binary}, args...), file), syscall.SIGINT, nil)
 	if err != nil {
 		return err
 	}
-	r.procs, r.signal, r.Version = append(r.procs, p), syscall.SIGINT, version(s.Programs.Fencepost, "version")
+	r.procs, r.Version = append(r.procs, p), version(s.Programs.Fencepost, "version")
 	if err := p.listening(ctx, addr); err != nil {
 		return err
 	}

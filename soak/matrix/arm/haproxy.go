@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,7 +64,7 @@ listen primary
 		return err
 	}
 	argv := append(append([]string(nil), s.Programs.HAProxy...), "-db", "-f", file)
-	p, err := launch("haproxy", dir, argv, as)
+	p, err := launch("haproxy", dir, argv, syscall.SIGTERM, as)
 	if err != nil {
 		return err
 	}

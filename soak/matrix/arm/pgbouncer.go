@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 func (r *Running) startFixed(ctx context.Context, s *Setup) error {
@@ -66,7 +67,7 @@ log_disconnections = 0
 		return "", err
 	}
 	argv := append(append([]string(nil), s.Programs.PgBouncer...), file)
-	p, err := launch("pgbouncer-"+host.Name, dir, argv, as)
+	p, err := launch("pgbouncer-"+host.Name, dir, argv, syscall.SIGQUIT, as)
 	if err != nil {
 		return "", err
 	}

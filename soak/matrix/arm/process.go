@@ -18,7 +18,8 @@ import (
 // process is a program of an arm.
 type process struct {
 	name string
-	log  string // file with what it printed
+	log  string         // file with what it printed
+	quit syscall.Signal // has it end at once
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it is gone
 	err  error         // of Wait, once done is closed
@@ -26,13 +27,13 @@ type process struct {
 
 // launch starts a program with its output in dir. It is a group of its own, so that a Ctrl-C at the terminal is ours to
 // handle; should we be killed the kernel ends it.
-func launch(name, dir string, argv []string, as *syscall.Credential) (*process, error) {
+func launch(name, dir string, argv []string, quit syscall.Signal, as *syscall.Credential) (*process, error) {
 	log, err := os.Create(filepath.Join(dir, name+".log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	p := &process{name: name, log: log.Name(), cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
+	p := &process{name: name, log: log.Name(), quit: quit, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = log, log, dir
 	for _, kv := range os.Environ() { // none of what libpq would take from it
 		if !strings.HasPrefix(kv, "PG") {
@@ -88,11 +89,11 @@ func (p *process) running() error {
 }
 
 // stop ends the process in order, or after stopLimit by force.
-func (p *process) stop(sig syscall.Signal) {
+func (p *process) stop() {
 	if p.running() != nil {
 		return
 	}
-	p.cmd.Process.Signal(sig) //nolint:errcheck // it is gone then
+	p.cmd.Process.Signal(p.quit) //nolint:errcheck // it is gone then
 	select {
 	case <-p.done:
 	case <-time.After(stopLimit):
