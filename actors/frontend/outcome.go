@@ -57,7 +57,7 @@ func (u unanswered) parse(body []byte) unanswered {
 	if len(body) == 0 || body[0] != 0 {
 		return u // a named statement does nothing before a Bind names it
 	}
-	u = u&^bound | parsed
+	u |= parsed
 	for text := body[1:]; ; {
 		var e effect
 		e, text = nextEffect(text)

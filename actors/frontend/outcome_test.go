@@ -130,6 +130,7 @@ func TestUnansweredInABlock(t *testing.T) {
 		{"a portal bound before", all{execute("")}, true},
 		{"a named portal", all{parse("", "SELECT"), bind("", ""), execute("c")}, true},
 		{"a named portal bound now", all{parse("", "SELECT"), bind("c", ""), execute("c")}, true},
+		{"the unnamed portal of before", all{parse("", "SELECT"), bind("c", ""), execute("")}, true},
 		{"the unnamed portal of a named statement", all{parse("", "SELECT"), bind("", ""), bind("", "s"), execute("")}, true},
 		{"one parsed for later", all{parse("s", "COMMIT"), flush}, false},
 		{"one parsed and closed", all{&pgproto3.Close{ObjectType: 'S', Name: "s"}, flush, sync}, false},

@@ -23,7 +23,7 @@ func (f *Frontend) ServerData(p []byte, seen backend.Seen) {
 	}
 	if seen.Ready > 0 {
 		f.answeredQueries(seen.Ready)
-		if f.backend.Tracker.AtRest() && f.scanner.AtBoundary() {
+		if f.backend.Tracker.AtRest() {
 			f.unanswered = 0
 		}
 		if f.mode == Statement && f.backend.Tracker.Status() != 'I' {

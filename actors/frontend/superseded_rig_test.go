@@ -202,6 +202,13 @@ func (l *lost) slow(f fakepg.Faults) {
 	time.Sleep(time.Second)
 }
 
+// goesOn looks that a session is served as before.
+func (l *lost) goesOn(c *client) {
+	if !c.simple(c.tag()) {
+		l.problem("%s is not served any more", c.name)
+	}
+}
+
 // silence looks that the session ends without a word.
 func (l *lost) silence() {
 	l.c.nc.SetReadDeadline(time.Now().Add(time.Second))

@@ -67,6 +67,11 @@ func TestSupersededWithSomethingUnanswered(t *testing.T) {
 			l.c.read(1)
 			l.write(&pgproto3.CopyData{Data: []byte("1\n")})
 		}, true, "57P01", isRolledBack},
+		{"COPY in a block, and who knows what", true, func(l *lost) {
+			l.write(&pgproto3.Parse{Query: "COPY t FROM STDIN"}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Flush{})
+			l.c.read(1)
+			l.write(&pgproto3.CopyData{Data: []byte("1\n")}, &pgproto3.Sync{})
+		}, true, "08007", isNotKnown},
 		{"half a message", false, func(l *lost) {
 			l.c.simple(l.c.tag())
 			l.c.write(encode(query(l.sleep()))[:12])
@@ -112,15 +117,15 @@ func TestSupersededBetweenTransactions(t *testing.T) {
 			l.on(0, func() {
 				l.system.Root.Send(l.f.self, &shard.Superseded{Backend: l.nth(0, 0).backend, Why: whyLost})
 			})
-			l.c.simple(l.c.tag())
-			other.simple(other.tag())
+			l.goesOn(l.c)
+			l.goesOn(other)
 		})
 		play(t, "without a server", seed, Transaction, func(l *lost) {
 			l.c.simple(l.c.tag())
 			l.on(0, func() {
 				l.system.Root.Send(l.f.self, &shard.Superseded{Why: whyLost})
 			})
-			l.c.simple(l.c.tag())
+			l.goesOn(l.c)
 		})
 	}
 }
@@ -271,7 +276,7 @@ func TestSupersededWithNothingButLateBytes(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			<-written
-			l.c.simple(l.c.tag())
+			l.goesOn(l.c)
 		})
 	}
 	if played == 0 {
@@ -308,7 +313,10 @@ func TestSupersededWhileSettling(t *testing.T) {
 		play(t, "answered", seed, Transaction, func(l *lost) {
 			settle(l)
 			var since time.Time
-			l.when("settling", settling, func() { since = l.f.checkout.Enqueued })
+			l.when("settling", settling, func() {
+				since = l.f.checkout.Enqueued
+				l.f.backend.OnData(nil, wire.AppendError(nil, pgerr.ConsoleError("of the first server"))) // nobody's any more
+			})
 			b := l.supersede("settling", settling)
 			tag := fmt.Sprintf("c0.%d", l.c.seq)
 			l.c.verify(request{rows: []string{tag}}, tag, l.c.read(1))
@@ -317,7 +325,7 @@ func TestSupersededWhileSettling(t *testing.T) {
 					l.problem("spoiled %d, checked in %d times, waits since %v", l.told.spoiled[b], l.told.checkins[b], l.f.checkout.Enqueued.Sub(since))
 				}
 			})
-			l.c.simple(l.c.tag())
+			l.goesOn(l.c)
 		})
 		play(t, "cancelled", seed, Transaction, func(l *lost) {
 			settle(l)
@@ -326,7 +334,7 @@ func TestSupersededWhileSettling(t *testing.T) {
 			b := l.supersede("cancelled", func(f *Frontend) bool { return settling(f) && f.cancelled })
 			l.c.verify(request{code: "57014"}, "", l.c.read(1))
 			l.given(b)
-			l.c.simple(l.c.tag())
+			l.goesOn(l.c)
 		})
 		play(t, "to end", seed, Transaction, func(l *lost) {
 			settle(l)
