@@ -42,8 +42,8 @@ func (m *Machine) objection(h *host) string {
 		return h.rec.Why(m.now, m.cfg.TTL)
 	case o.SystemID != m.floor.SystemID:
 		return fmt.Sprintf("its system identifier is %d, not %d", o.SystemID, m.floor.SystemID)
-	case o.Timeline < m.floor.Timeline:
-		return fmt.Sprintf("its timeline %d is below %d, on which the shard has been", o.Timeline, m.floor.Timeline)
+	case o.Timeline < m.bar():
+		return fmt.Sprintf("its timeline %d is below %d, on which the shard has been", o.Timeline, m.bar())
 	}
 	return ""
 }

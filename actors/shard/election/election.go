@@ -91,6 +91,7 @@ type View struct {
 	Epoch   uint64
 	Elected role.Host // "": nobody
 	Floor   role.Floor
+	Own     uint32    // the timeline of Floor as far as this process saw it itself: without claims of other members
 	Why     string    // what led to this view
 	Since   time.Time // when Elected became what it is
 	// Evidence on which Elected was chosen, or which it had when the floor rose last. Asked is zero if nobody is elected,
@@ -121,7 +122,8 @@ type host struct {
 type Machine struct {
 	cfg       Config
 	hosts     []*host // in the order of the list
-	floor     role.Floor
+	floor     role.Floor // as seen here
+	claim     FloorClaim // of other members, in the generation and cluster of floor
 	elected   *host
 	last      role.Host // elected last, in this generation
 	view      View
@@ -145,10 +147,12 @@ func New(now time.Time, cfg Config, hosts []HostConfig, floor role.Floor, last *
 	m := &Machine{cfg: cfg, floor: floor, now: now}
 	if last != nil {
 		m.view, m.began = *last, now
+		own := last.Floor
+		own.Timeline = last.Own
 		if last.Floor.SystemID == floor.SystemID || last.Floor.Generation < floor.Generation {
-			m.floor = last.Floor.Merge(floor)
+			m.floor = own.Merge(floor)
 		} else {
-			m.floor = last.Floor
+			m.floor = own
 		}
 	}
 	if cfg.SystemID != 0 && m.floor.SystemID != cfg.SystemID {
@@ -220,7 +224,7 @@ func (m *Machine) take(ev Event) {
 	case Forget:
 		m.forget(e.Generation)
 	case FloorClaim:
-		m.emit(ClaimRefused{e.Host, "claims of other members are not followed"})
+		m.claimed(e)
 	case Configure:
 		m.configure(e.Config)
 	case Tick:

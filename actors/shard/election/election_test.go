@@ -63,7 +63,7 @@ func TestFloorsOfARestart(t *testing.T) {
 	} {
 		cfg := Defaults()
 		cfg.SystemID = c.set
-		m := New(start, cfg, []HostConfig{{Host: "a"}}, c.kept, &View{Epoch: 3, Floor: c.last, Since: start})
+		m := New(start, cfg, []HostConfig{{Host: "a"}}, c.kept, &View{Epoch: 3, Floor: c.last, Own: c.last.Timeline, Since: start})
 		if got := m.View(); got.Floor != c.want || got.Epoch < 3 {
 			t.Errorf("%s: %v", c.rule, got)
 		}

@@ -63,10 +63,12 @@ type (
 	// Forget clears the identifier, unless it is set, the floor and all evidence. Generation is the new one, or 0 for the
 	// present one + 1; one that is not higher than the present one was obeyed before.
 	Forget struct{ Generation uint64 }
-	// FloorClaim is another member's word that it saw the host out of recovery on a timeline.
+	// FloorClaim is what the floor has to be at least by the word of other members, who saw the host out of recovery on a
+	// timeline. It replaces the one before; with timeline 0 there is none any more. Why says who saw what.
 	FloorClaim struct {
 		Host  role.Host
 		Floor role.Floor
+		Why   string
 	}
 	// Configure replaces the settings.
 	Configure struct{ Config Config }

@@ -128,7 +128,35 @@ func (m *Machine) forget(generation uint64) {
 	m.reason("FORGET: generation %d begins", generation)
 }
 
+// claimed takes the word of other members in: about this cluster and generation, and a host that can raise the floor.
+func (m *Machine) claimed(e FloorClaim) {
+	if e.Floor.Timeline == 0 {
+		if m.claim.Floor.Timeline > m.floor.Timeline {
+			m.reason("%s", e.Why)
+		}
+		m.claim = FloorClaim{}
+		return
+	}
+	h := m.find(e.Host)
+	switch {
+	case h == nil || !m.votes(h):
+		m.emit(ClaimRefused{e.Host, "it is no host that raises the floor"})
+		return
+	case m.floor.SystemID == 0 || e.Floor.SystemID != m.floor.SystemID || e.Floor.Generation != m.floor.Generation:
+		m.emit(ClaimRefused{e.Host, "it is of another cluster or generation"})
+		return
+	}
+	if e.Floor.Timeline > m.bar() {
+		m.reason("%s", e.Why)
+	}
+	m.claim = e
+}
+
+// bar is the timeline below which nobody is the primary.
+func (m *Machine) bar() uint32 { return max(m.floor.Timeline, m.claim.Floor.Timeline) }
+
 func (m *Machine) restart(floor role.Floor) {
+	m.claim = FloorClaim{}
 	m.floor, m.began, m.waitUntil = floor, m.now, m.now
 	m.elected, m.last = nil, ""
 	for _, h := range m.hosts {

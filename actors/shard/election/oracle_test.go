@@ -311,6 +311,7 @@ func (o *oracle) moved(v View) error {
 // floor: it only rises within a generation and a cluster, to what was seen, and no voter was seen above it.
 func (o *oracle) floor(v View) error {
 	f, g := o.view.Floor, v.Floor
+	f.Timeline, g.Timeline = o.view.Own, v.Own // what others claimed comes and goes
 	switch {
 	case o.cfg.SystemID != 0 && g.SystemID != o.cfg.SystemID:
 		return fmt.Errorf("the identifier is %d and set to %d", g.SystemID, o.cfg.SystemID)

@@ -185,7 +185,7 @@ func (w *cluster) event() Event {
 		w.cfg = w.config()
 		return Configure{w.cfg}
 	case n < 98:
-		return FloorClaim{h, role.Floor{SystemID: 7, Generation: 9, Timeline: 9}}
+		return FloorClaim{Host: h, Floor: role.Floor{SystemID: 7, Generation: 9, Timeline: 9}}
 	}
 	o := role.Observation{Host: h, Verdict: role.Verdict(w.rand.IntN(4)), SystemID: 7, Timeline: 9, Asked: w.now.Add(time.Second), Answered: w.now}
 	switch w.rand.IntN(4) {

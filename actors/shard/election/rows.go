@@ -88,6 +88,6 @@ func (m *Machine) BehindFloor() bool {
 	return slices.ContainsFunc(m.hosts, func(h *host) bool {
 		last := h.rec.Last()
 		return m.electable(h) && last.Verdict == role.Writable && h.rec.Failure().At.Before(last.Asked) &&
-			(h.foreign || last.Timeline < m.floor.Timeline)
+			(h.foreign || last.Timeline < m.bar())
 	})
 }

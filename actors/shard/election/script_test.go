@@ -20,7 +20,7 @@ import (
 //	  +100ms                     time passes (no event)
 //	  HOST writable TIMELINE | readonly TIMELINE | standby | senseless | aurora   [id=7] [asked=50ms ago] [fence|login|gossip] [started=N]
 //	  late HOST   lost HOST   closed HOST   refused HOST [after-loss] [CODE]   failed HOST   heard HOST   hint HOST
-//	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION]   claim HOST   configure key=value...   tick
+//	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION]   claim HOST [TIMELINE [system=N] [generation=N]]   configure key=value...   tick
 //	  restart                    the machine is made anew from its last view
 //	state                        view, doubt, and what is known about the hosts
 //	explain                      what is said to who waits
@@ -194,7 +194,19 @@ func (s *script) event(t *testing.T, f []string) Event {
 	case "back":
 		return AddressBack{h}
 	case "claim":
-		return FloorClaim{Host: h}
+		if len(f) == 2 {
+			return FloorClaim{Host: h, Why: "no claim stands any more"}
+		}
+		c := FloorClaim{Host: h, Why: "a member saw " + f[1] + " on timeline " + f[2], Floor: role.Floor{SystemID: 7, Timeline: uint32(number(t, f[2]))}}
+		for _, w := range f[3:] {
+			switch k, v, _ := strings.Cut(w, "="); k {
+			case "system":
+				c.Floor.SystemID = number(t, v)
+			case "generation":
+				c.Floor.Generation = number(t, v)
+			}
+		}
+		return c
 	case "forget":
 		if h == "" {
 			return Forget{}
