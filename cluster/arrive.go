@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"fencepost/cluster/evidence"
+)
+
+// received takes a message of another member in.
+func (f *fleet) received(ctx actor.Context, now time.Time, msg *received) {
+	if f.closing {
+		return
+	}
+	if msg.bytes[0] == evidenceMessage {
+		f.counts.packets++
+		f.heardRecords(ctx, now, msg.at, msg.bytes[1:])
+		return
+	}
+	l, err := decodeLetter(msg.bytes)
+	if err != nil {
+		f.counts.skipped++
+		f.journal.note(zerolog.WarnLevel, "messages that cannot be read were skipped: another version, or nonsense", err.Error())
+		return
+	}
+	from := f.roster.byBoot[l.from]
+	switch {
+	case l.to != f.cfg.Boot, from == nil, from.self, from.state != Alive && l.kind != answerLetter:
+		f.counts.misdirected++
+		return
+	case !from.letters.fresh(l.number):
+		f.counts.replayed++
+		f.journal.note(zerolog.WarnLevel, "a message came twice and was dropped", "from "+from.Member)
+		return
+	}
+	f.counts.letters++
+	from.heard = now
+	switch l.kind {
+	case cancelLetter:
+		f.cancelArrived(ctx, from, l)
+	case requestLetter:
+		f.requestArrived(ctx, now, from, l)
+	case answerLetter:
+		f.answerArrived(from, l)
+	case farewellLetter:
+		from.farewell = true
+	}
+}
+
+// receivedState takes what another member told in a push/pull in.
+func (f *fleet) receivedState(ctx actor.Context, now time.Time, msg *receivedState) {
+	from, ready, message, err := decodeState(msg.bytes)
+	if err != nil {
+		f.counts.skipped++
+		f.journal.note(zerolog.WarnLevel, "the state of another member cannot be read: another version, or nonsense", err.Error())
+		return
+	}
+	if from == f.cfg.Boot || f.closing {
+		return
+	}
+	f.counts.states++
+	f.heardRecords(ctx, now, msg.at, message)
+	if f.heard = true; ready {
+		f.joined = true
+		f.becomeReady(ctx, now)
+	}
+}
+
+func (f *fleet) nodeSeen(ctx actor.Context, now time.Time, msg *nodeSeen) {
+	m, err := decodeMeta(msg.meta)
+	if err != nil {
+		f.journal.note(zerolog.WarnLevel, "a member says nothing of itself that can be read: another version, or another program", msg.node.name+" at "+msg.node.addr.String())
+		m = meta{Member: msg.node.name, Version: "unknown"}
+		copy(m.Boot[:], msg.node.name) // of no use but to tell it from others
+	}
+	if m.Boot == f.cfg.Boot {
+		return
+	}
+	seen, fresh := f.roster.seen(now, msg.node, m)
+	f.store.locked(func(t *evidence.Table) { t.Joined(m.Boot) })
+	if fresh {
+		f.cfg.Log.Info().Str("member", m.Member).Stringer("addr", msg.node.addr).Stringer("boot", m.Boot).Str("version", m.Version).Msg("fleet: member joined")
+	}
+	f.compareSettings(seen)
+	f.changed(ctx)
+}
+
+func (f *fleet) nodeGone(ctx actor.Context, now time.Time, msg *nodeGone) {
+	m := f.roster.gone(now, msg.name)
+	if m == nil {
+		return
+	}
+	f.store.locked(func(t *evidence.Table) { t.Left(now, m.Boot) })
+	f.cfg.Log.Info().Str("member", m.Member).Stringer("addr", m.node.addr).Stringer("state", m.state).Msg("fleet: member gone")
+	f.forsake(m)
+	f.changed(ctx)
+}
+
+func (f *fleet) pinged(now time.Time, msg *pinged) {
+	if m := f.roster.byName[msg.name]; m != nil {
+		m.heard, m.trip, m.clients, m.servers = now, msg.trip, msg.clients, msg.servers
+	}
+}
+
+// changed is after every change of the membership.
+func (f *fleet) changed(ctx actor.Context) {
+	f.store.members.Store(int64(max(1, f.roster.alive())))
+	if f.attached.Members != nil {
+		ctx.Send(f.attached.Members, &MembersChanged{f.memberRows()})
+	}
+}
+
+func (f *fleet) attach(ctx actor.Context, msg *Attach) {
+	if msg.Cancels != nil {
+		f.attached.Cancels = msg.Cancels
+	}
+	if msg.Operations != nil {
+		f.attached.Operations = msg.Operations
+	}
+	if msg.Members != nil {
+		f.attached.Members = msg.Members
+		f.changed(ctx)
+	}
+}
+
+func (f *fleet) storeMeta() {
+	b := f.meta.encode()
+	f.store.meta.Store(&b)
+}
+
+// announce tells everybody what changed of this member.
+func (f *fleet) announce(ctx actor.Context, now time.Time) {
+	f.storeMeta()
+	if f.link != nil {
+		f.link.announce()
+		if m := f.roster.byBoot[f.cfg.Boot]; m != nil {
+			m.meta = f.meta
+		}
+		f.changed(ctx)
+	}
+}
+
+// post writes a letter to a member.
+func (f *fleet) post(to *member, l *letter) bool {
+	if f.link == nil {
+		return false
+	}
+	l.from, l.to, l.number = f.cfg.Boot, to.Boot, f.store.number.Add(1)
+	b, err := l.encode()
+	if err != nil {
+		f.journal.note(zerolog.ErrorLevel, "a message to a member cannot be written", err.Error())
+		return false
+	}
+	return f.link.write(to.node, to.Boot, l.request, b)
+}
+
+// farewells are goodbyes, so that others know this member did not die.
+func (f *fleet) farewells() map[node][]byte {
+	all := make(map[node][]byte)
+	for _, m := range f.roster.others() {
+		l := &letter{kind: farewellLetter, from: f.cfg.Boot, to: m.Boot, number: f.store.number.Add(1)}
+		if b, err := l.encode(); err == nil {
+			all[m.node] = b
+		}
+	}
+	return all
+}

@@ -1,0 +1,414 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/hashicorp/memberlist"
+	"github.com/rs/zerolog"
+
+	"fencepost/cluster/evidence"
+)
+
+// Props spawns the fleet's actor, on the ordinary dispatcher; one actor per Props. The settings must pass Check.
+func Props(c Config) *actor.Props {
+	cfg := c.withDefaults()
+	keys := &memberlist.Keyring{}
+	shared := &durable{
+		store: newStore(cfg), subscribers: make(map[string][]*subscriber), names: make(map[evidence.Shard]string),
+		told: make(map[evidence.Key]time.Time), journal: newJournal(cfg.Log), keys: keys, roster: newRoster(cfg.TwinAfter),
+	}
+	setKeys(keys, cfg.Keys)
+	return actor.PropsFromProducer(func() actor.Actor {
+		own := cfg
+		return &fleet{cfg: &own, durable: shared, requests: make(map[uint64]*request), served: make(map[uint64]*errand)}
+	})
+}
+
+// durable is what a restarted actor finds again. The actor alone uses it, but for what says otherwise.
+type durable struct {
+	store       *store
+	journal     *journal
+	roster      *roster
+	keys        *memberlist.Keyring
+	subscribers map[string][]*subscriber // by shard
+	names       map[evidence.Shard]string
+	told        map[evidence.Key]time.Time // when a register of this process was told last
+	attached    Attach
+	meta        meta
+	settings    map[string]string
+	ready       bool
+	joined      bool
+	counts      counts
+	waitUntil   time.Time
+	configured  *Configure
+	requestID   uint64
+}
+
+// subscriber is a shard.
+type subscriber struct {
+	to    *actor.PID
+	ready bool // it got Ready
+}
+
+// fleet is the actor.
+type fleet struct {
+	cfg *Config
+	*durable
+	link    *link    // nil: not open
+	opening *opening // nil: not under way
+	tell    func(any)
+
+	tickGeneration uint64
+	timer          *time.Timer
+	openAgain      time.Time // zero: it is being opened, or is open
+	nextJoin       time.Time
+	joins          int  // rounds so far
+	joining        bool // a round is under way
+	heard          bool // the state of some other member
+	closing        bool
+	requests       map[uint64]*request
+	served         map[uint64]*errand
+}
+
+// Receive implements actor.Actor.
+func (f *fleet) Receive(ctx actor.Context) {
+	now := time.Now()
+	switch msg := ctx.Message().(type) {
+	case *actor.Started:
+		f.started(ctx, now)
+	case *tick:
+		f.tick(ctx, now, msg)
+	case *opened:
+		f.opened(ctx, now, msg)
+	case *received:
+		f.store.waiting.Add(-1)
+		f.received(ctx, now, msg)
+	case *receivedState:
+		f.store.waiting.Add(-1)
+		f.receivedState(ctx, now, msg)
+	case *nodeSeen:
+		f.nodeSeen(ctx, now, msg)
+	case *nodeGone:
+		f.nodeGone(ctx, now, msg)
+	case *pinged:
+		f.pinged(now, msg)
+	case *joined:
+		f.joinedRound(ctx, now, msg)
+	case *undelivered:
+		f.undelivered(ctx, msg)
+	case *closed:
+		ctx.Stop(ctx.Self())
+	case *actor.Terminated:
+		f.terminated(msg.Who)
+	case *actor.Stopping, *actor.Restarting:
+		f.end(now)
+	case *actor.Stopped:
+	default:
+		f.receiveOthers(ctx, now)
+	}
+}
+
+// receiveOthers takes the messages of other actors.
+func (f *fleet) receiveOthers(ctx actor.Context, now time.Time) {
+	switch msg := ctx.Message().(type) {
+	case *Subscribe:
+		f.subscribe(ctx, now, msg)
+	case *Unsubscribe:
+		f.unsubscribe(ctx, msg)
+	case *Publish:
+		f.publish(ctx, now, msg)
+	case *PublishFloor:
+		f.publishFloor(ctx, now, msg)
+	case *Forgotten:
+		f.forgotten(ctx, now, msg)
+	case *CancelFor:
+		f.cancelFor(ctx, msg)
+	case *Operate:
+		f.operate(ctx, now, msg)
+	case *OperationDone:
+		f.operationDone(ctx, msg)
+	case *Attach:
+		f.attach(ctx, msg)
+	case *SetDraining:
+		f.meta.Draining = msg.Draining
+		f.announce(ctx, now)
+	case *SetLoad:
+		f.store.load.Store(uint64(msg.Clients)<<32 | uint64(msg.Servers))
+	case *SetSettings:
+		f.setSettings(ctx, now, msg.Settings)
+	case *Configure:
+		f.configured = msg
+		f.configure(now)
+	case *Describe:
+		answer(msg.Reply, f.describe(now))
+	case *Scrape:
+		answer(msg.Reply, f.families())
+	case *Close:
+		f.close(now)
+	default:
+		f.cfg.Log.Error().Type("message_type", msg).Msg("fleet: unhandled message")
+	}
+}
+
+// answer never blocks: who asks without room for the answer gets none.
+func answer[T any](to chan<- T, v T) {
+	select {
+	case to <- v:
+	default:
+	}
+}
+
+func (f *fleet) started(ctx actor.Context, now time.Time) {
+	root, self := ctx.ActorSystem().Root, ctx.Self()
+	f.tell = func(m any) { root.Send(self, m) }
+	if f.meta.Member == "" {
+		f.meta = meta{Boot: f.cfg.Boot, PeerID: f.cfg.PeerID, Member: f.cfg.Member, Version: f.cfg.Version, Admin: f.cfg.AdminAddr}
+		f.waitUntil = now.Add(f.cfg.JoinWait)
+	}
+	f.configure(now)
+	f.storeMeta()
+	for _, m := range f.roster.others() { // of before a restart: those who are still there will be seen again
+		f.roster.gone(now, m.node.name)
+		f.store.locked(func(t *evidence.Table) { t.Left(now, m.Boot) })
+	}
+	for _, subs := range f.subscribers {
+		for _, s := range subs {
+			ctx.Watch(s.to)
+		}
+	}
+	f.open()
+	f.becomeReady(ctx, now)
+	f.arm(now)
+}
+
+// configure takes the settings of a reload in, and again after a restart.
+func (f *fleet) configure(now time.Time) {
+	c := f.configured
+	if c == nil {
+		return
+	}
+	f.cfg.Join, f.cfg.JoinWait, f.cfg.Size = c.Join, c.JoinWait, c.Size
+	setKeys(f.keys, c.Keys)
+	if f.link != nil {
+		f.nextJoin = now
+	}
+}
+
+// setKeys makes the ring hold these keys, the first one first. What is no key is left out: Check says so before.
+func setKeys(ring *memberlist.Keyring, keys [][]byte) {
+	for _, k := range keys {
+		_ = ring.AddKey(slices.Clone(k))
+	}
+	if len(keys) > 0 {
+		_ = ring.UseKey(keys[0])
+	}
+	for _, k := range ring.GetKeys() {
+		if !slices.ContainsFunc(keys, func(l []byte) bool { return slices.Equal(k, l) }) {
+			_ = ring.RemoveKey(k)
+		}
+	}
+}
+
+// opening is an attempt to open. Whoever is last, the goroutine that opens or the actor that ends, closes what was opened.
+type opening struct {
+	mu   sync.Mutex // guards what follows
+	over bool       // nobody wants it any more
+	link *link
+}
+
+func (f *fleet) open() {
+	o := &opening{}
+	f.opening = o
+	own, store, keys, logs, tell := *f.cfg, f.store, f.keys, f.journal, f.tell
+	go func() { // ends when the address is bound or not
+		l, err := open(&own, store, keys, logs, tell)
+		o.mu.Lock()
+		over := o.over
+		o.link = l
+		o.mu.Unlock()
+		switch {
+		case !over:
+			tell(&opened{o, err})
+		case l != nil:
+			_ = l.leave(own.LeaveTimeout, nil)
+		}
+	}()
+}
+
+// take is what was opened; nil if nothing was, or if it was taken.
+func (o *opening) take(over bool) *link {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.link
+	o.link, o.over = nil, o.over || over
+	return l
+}
+
+func (f *fleet) opened(ctx actor.Context, now time.Time, msg *opened) {
+	if msg.by != f.opening {
+		return // of before a restart, which closed it
+	}
+	f.opening = nil
+	l := msg.by.take(true)
+	switch {
+	case f.closing && l == nil:
+		f.tell(&closed{})
+	case f.closing:
+		f.leave(l, nil)
+	case msg.err != nil:
+		f.journal.note(zerolog.ErrorLevel, "it cannot listen for the other members", msg.err.Error())
+		f.openAgain = now.Add(time.Second)
+	default:
+		f.link = l
+		m, _ := f.roster.seen(now, node{nodeName(f.cfg.Member, f.cfg.Boot), l.self}, f.meta)
+		m.self = true
+		f.cfg.Log.Info().Str("fleet", f.cfg.Name).Str("member", f.cfg.Member).Stringer("addr", l.self).
+			Stringer("boot", f.cfg.Boot).Int("keys", len(f.keys.GetKeys())).Msg("fleet: open")
+		f.nextJoin = now
+		f.changed(ctx)
+	}
+	f.arm(now)
+}
+
+// arm sets the timer for what is to be done next. There is at least one thing per second.
+func (f *fleet) arm(now time.Time) {
+	next := now.Add(time.Second)
+	for _, t := range []time.Time{f.openAgain, f.nextJoin, f.readyAt(), f.firstDeadline()} {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.tickGeneration++
+	t, tell := &tick{f.tickGeneration}, f.tell
+	f.timer = time.AfterFunc(max(next.Sub(now), time.Millisecond), func() { tell(t) })
+}
+
+func (f *fleet) readyAt() time.Time {
+	if f.ready {
+		return time.Time{}
+	}
+	return f.waitUntil
+}
+
+func (f *fleet) tick(ctx actor.Context, now time.Time, msg *tick) {
+	if msg.generation != f.tickGeneration || f.closing {
+		return
+	}
+	if !f.openAgain.IsZero() && !now.Before(f.openAgain) {
+		f.openAgain = time.Time{}
+		f.open()
+	}
+	f.joinAgain(now)
+	f.becomeReady(ctx, now)
+	f.expireRequests(ctx, now)
+	f.store.locked(func(t *evidence.Table) { t.Expire(now) })
+	f.roster.expire(now)
+	for _, problem := range f.roster.twins(now) {
+		f.journal.note(zerolog.ErrorLevel, problem, "")
+	}
+	f.arm(now)
+}
+
+// joinAgain begins a round of attempts to join who is not known to be alive: often at first, then every Rejoin. memberlist
+// itself never gets over a partition that was long enough for both sides to forget each other.
+func (f *fleet) joinAgain(now time.Time) {
+	if f.link == nil || f.joining || f.nextJoin.IsZero() || now.Before(f.nextJoin) {
+		return
+	}
+	f.joining = true
+	alive, dead := f.roster.dead()
+	f.link.join(f.cfg, f.cfg.Join, alive, dead)
+	f.joins++
+	wait := min(f.cfg.Rejoin, 250*time.Millisecond<<min(f.joins, 8))
+	f.nextJoin = now.Add(wait - wait/20 + rand.N(wait/10+1)) // jittered, so that a fleet does not join in step
+}
+
+func (f *fleet) joinedRound(ctx actor.Context, now time.Time, msg *joined) {
+	f.joining = false
+	f.counts.joins += uint64(msg.tried)
+	f.counts.joined += uint64(msg.reached)
+	if f.heard {
+		f.joined = true
+	}
+	f.becomeReady(ctx, now)
+	f.arm(now)
+}
+
+// becomeReady says Ready when it is time to.
+func (f *fleet) becomeReady(ctx actor.Context, now time.Time) {
+	if !f.ready && (f.joined || len(f.cfg.Join) == 0 || !now.Before(f.waitUntil)) {
+		f.ready = true
+		f.store.ready.Store(true)
+		f.cfg.Log.Info().Bool("joined", f.joined).Int("members", f.roster.alive()).Msg("fleet: ready")
+	}
+	if !f.ready {
+		return
+	}
+	for _, subs := range f.subscribers {
+		for _, s := range subs {
+			f.sayReady(ctx, s)
+		}
+	}
+}
+
+func (f *fleet) sayReady(ctx actor.Context, s *subscriber) {
+	if f.ready && !s.ready {
+		s.ready = true
+		ctx.Send(s.to, &Ready{Joined: f.joined})
+	}
+}
+
+// close leaves the fleet; the actor ends when that is done.
+func (f *fleet) close(now time.Time) {
+	if f.closing {
+		return
+	}
+	f.closing = true
+	f.abandonRequests(now)
+	switch {
+	case f.link != nil:
+		f.leave(f.link, f.farewells())
+		f.link = nil
+	case f.opening == nil:
+		f.tell(&closed{})
+	}
+}
+
+// leave ends a link behind the actor's back, and says closed.
+func (f *fleet) leave(l *link, farewells map[node][]byte) {
+	tell, limit, log := f.tell, f.cfg.LeaveTimeout, f.cfg.Log
+	go func() { // ends within three times the limit
+		if err := l.leave(limit, farewells); err != nil {
+			log.Warn().Err(err).Msg("fleet: it left without every member knowing")
+		}
+		tell(&closed{})
+	}()
+}
+
+// end lets go of everything without waiting for it.
+func (f *fleet) end(now time.Time) {
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.tickGeneration++
+	f.abandonRequests(now)
+	farewells, l := f.farewells(), f.link
+	if l == nil {
+		farewells, l = nil, f.opening.take(true)
+	}
+	f.link, f.opening = nil, nil
+	if l != nil {
+		limit := f.cfg.LeaveTimeout
+		go func() { _ = l.leave(limit, farewells) }() // ends within three times the limit
+	}
+}

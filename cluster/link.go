@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"fencepost/cluster/evidence"
+)
+
+// node is where a member is reached.
+type node struct {
+	name string
+	addr netip.AddrPort
+}
+
+func nodeOf(n *memberlist.Node) node {
+	ip, _ := netip.AddrFromSlice(n.Addr)
+	return node{n.Name, netip.AddrPortFrom(ip.Unmap(), n.Port)}
+}
+
+func (n node) memberlist() *memberlist.Node {
+	return &memberlist.Node{Name: n.name, Addr: n.addr.Addr().AsSlice(), Port: n.addr.Port()}
+}
+
+// link is one stay in the fleet: a memberlist, the goroutines that send for it, and its callbacks. It ends with leave.
+type link struct {
+	store *store
+	tell  func(any) // to the actor; never blocks
+	list  *memberlist.Memberlist
+	self  netip.AddrPort
+
+	packets chan packet
+	letters chan struct{} // one token per letter being written
+	waiting atomic.Int64  // letters that wait for a token, or are being written
+	life    context.Context
+	end     context.CancelFunc
+	work    sync.WaitGroup // the goroutines of this link
+}
+
+// packet is a message to some members.
+type packet struct {
+	message []byte
+	to      []node
+}
+
+// Limits of what waits to be sent.
+const (
+	maxPackets    = 1024
+	lettersAtOnce = 64
+	maxLetters    = 4096
+)
+
+// open starts a memberlist. It blocks no longer than binding takes.
+func open(cfg *Config, s *store, keys *memberlist.Keyring, logs io.Writer, tell func(any)) (*link, error) {
+	l := &link{store: s, tell: tell, packets: make(chan packet, maxPackets), letters: make(chan struct{}, lettersAtOnce)}
+	logger := log.New(logs, "", 0)
+	transport, err := cfg.Transport(logger)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the fleet on %s: %w", cfg.Bind, err)
+	}
+	m := cfg.list()
+	m.Transport, m.Logger, m.Keyring = transport, logger, keys
+	m.Delegate, m.Events, m.Ping, m.Conflict = (*callbacks)(l), (*callbacks)(l), (*callbacks)(l), (*callbacks)(l)
+	if l.list, err = memberlist.Create(m); err != nil {
+		_ = transport.Shutdown()
+		return nil, fmt.Errorf("begin the fleet on %s: %w", cfg.Bind, err)
+	}
+	l.self = nodeOf(l.list.LocalNode()).addr
+	l.life, l.end = context.WithCancel(context.Background())
+	l.work.Go(l.deliver)
+	return l, nil
+}
+
+// deliver sends packets until the link ends.
+func (l *link) deliver() {
+	for {
+		select {
+		case <-l.life.Done():
+			return
+		case p := <-l.packets:
+			for _, n := range p.to {
+				_ = l.list.SendBestEffort(n.memberlist(), p.message) // what is lost comes by gossip
+			}
+		}
+	}
+}
+
+// send has a packet sent, if not too many wait already.
+func (l *link) send(p packet) bool {
+	select {
+	case l.packets <- p:
+		return true
+	default:
+		return false
+	}
+}
+
+// write has a letter written to a member, on a stream of its own. What cannot be written is said by undelivered.
+func (l *link) write(to node, boot evidence.Boot, request uint64, message []byte) bool {
+	if l.waiting.Add(1) > maxLetters {
+		l.waiting.Add(-1)
+		return false
+	}
+	l.work.Go(func() {
+		defer l.waiting.Add(-1)
+		select {
+		case <-l.life.Done():
+			return
+		case l.letters <- struct{}{}:
+		}
+		defer func() { <-l.letters }()
+		if err := l.list.SendReliable(to.memberlist(), message); err != nil {
+			l.tell(&undelivered{to: boot, request: request, err: err})
+		}
+	})
+	return true
+}
+
+// announce tells everybody that this member's metadata changed.
+func (l *link) announce() {
+	l.work.Go(func() { _ = l.list.UpdateNode(time.Second) })
+}
+
+// join looks the names up and talks to every address that is not known to be alive; it answers with joined.
+func (l *link) join(cfg *Config, names []string, known []netip.AddrPort, dead []netip.AddrPort) {
+	l.work.Go(func() {
+		ctx, cancel := context.WithTimeout(l.life, 5*time.Second)
+		defer cancel()
+		addrs := slices.Clone(dead)
+		for _, name := range names {
+			addrs = append(addrs, lookup(ctx, cfg, name)...)
+		}
+		slices.SortFunc(addrs, netip.AddrPort.Compare)
+		addrs = slices.DeleteFunc(slices.Compact(addrs), func(a netip.AddrPort) bool { return a == l.self || slices.Contains(known, a) })
+		var reached atomic.Int64
+		var round sync.WaitGroup
+		atOnce := make(chan struct{}, 8)
+		for _, a := range addrs {
+			atOnce <- struct{}{}
+			round.Go(func() {
+				defer func() { <-atOnce }()
+				if l.life.Err() != nil {
+					return
+				}
+				if n, _ := l.list.Join([]string{a.String()}); n > 0 {
+					reached.Add(1)
+				}
+			})
+		}
+		round.Wait()
+		l.tell(&joined{tried: len(addrs), reached: int(reached.Load())})
+	})
+}
+
+// lookup gives the addresses of "host:port"; none if there is no answer.
+func lookup(ctx context.Context, cfg *Config, name string) []netip.AddrPort {
+	if a, err := netip.ParseAddrPort(name); err == nil {
+		return []netip.AddrPort{netip.AddrPortFrom(a.Addr().Unmap(), a.Port())}
+	}
+	host, port, err := net.SplitHostPort(name)
+	if err != nil {
+		return nil
+	}
+	number, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	if err != nil {
+		return nil
+	}
+	ips, err := cfg.Lookup(ctx, host)
+	if err != nil {
+		cfg.Log.Warn().Err(err).Str("name", name).Msg("fleet: the name of a member to join by has no address")
+		return nil
+	}
+	addrs := make([]netip.AddrPort, 0, len(ips))
+	for _, ip := range ips {
+		addrs = append(addrs, netip.AddrPortFrom(ip.Unmap(), uint16(number)))
+	}
+	return addrs
+}
+
+// leave says goodbye to the members given and ends the link. It blocks for at most three times limit.
+func (l *link) leave(limit time.Duration, farewells map[node][]byte) error {
+	for to, message := range farewells {
+		_ = l.list.SendBestEffort(to.memberlist(), message)
+	}
+	err := l.list.Leave(limit)
+	l.end()
+	err = errors.Join(err, l.list.Shutdown())
+	idle := make(chan struct{})
+	go func() { // ends when the last stream has timed out
+		l.work.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-time.After(2 * limit):
+	}
+	return err
+}

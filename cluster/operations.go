@@ -1,0 +1,299 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"fencepost/cluster/evidence"
+)
+
+// cancelFor passes a cancel on to the one member it is for.
+func (f *fleet) cancelFor(ctx actor.Context, msg *CancelFor) {
+	to, ambiguous := f.roster.byPeerID(msg.PeerID)
+	switch {
+	case ambiguous:
+		f.counts.cancelsRefused++
+		f.journal.note(zerolog.ErrorLevel, fmt.Sprintf("a cancel was dropped: two members have peer_id %d", msg.PeerID), "")
+	case to == nil || to.self || len(msg.Key) == 0:
+		f.counts.cancelsUnknown++
+	case f.post(to, &letter{kind: cancelLetter, peerID: msg.PeerID, key: slices.Clone(msg.Key)}):
+		f.counts.cancelsSent++
+	default:
+		f.counts.dropped++
+	}
+}
+
+// cancelArrived gives a cancel to the process's own; it is never passed on.
+func (f *fleet) cancelArrived(ctx actor.Context, from *member, l *letter) {
+	switch {
+	case from.PeerID == f.cfg.PeerID:
+		f.counts.cancelsRefused++
+		f.journal.note(zerolog.ErrorLevel, fmt.Sprintf("a cancel was refused: two members have peer_id %d", from.PeerID), "from "+from.Member)
+	case l.peerID != f.cfg.PeerID || f.attached.Cancels == nil:
+		f.counts.cancelsUnknown++
+	default:
+		f.counts.cancelsReceived++
+		ctx.Send(f.attached.Cancels, &CancelFor{PeerID: l.peerID, Key: l.key})
+	}
+}
+
+// request is an operation that members are asked for.
+type request struct {
+	waits    map[evidence.Boot]*Answer
+	answers  []*Answer
+	deadline time.Time
+	reply    chan<- OperationResult
+	settings *member // it asked for the settings of this member only
+}
+
+// errand is an operation that this member is asked for.
+type errand struct {
+	from     *member
+	request  uint64
+	deadline time.Time
+}
+
+// settingsVerb asks a member for its settings. No operation of others has a name like that.
+const settingsVerb = "\x00settings"
+
+const (
+	defaultTimeout = 10 * time.Second
+	maxErrands     = 1024
+)
+
+func (f *fleet) operate(ctx actor.Context, now time.Time, msg *Operate) {
+	timeout := cmp.Or(max(msg.Timeout, 0), defaultTimeout)
+	f.requestID++
+	id := f.requestID
+	r := &request{waits: make(map[evidence.Boot]*Answer), deadline: now.Add(timeout), reply: msg.Reply}
+	f.requests[id] = r
+	for _, m := range f.roster.sorted() {
+		if m.state != Alive {
+			continue
+		}
+		a := &Answer{Member: m.Member, Boot: m.Boot, Address: m.node.addr.String()}
+		r.answers = append(r.answers, a)
+		r.waits[m.Boot] = a
+		switch l := (&letter{kind: requestLetter, request: id, left: timeout, verb: msg.Verb, args: msg.Args}); {
+		case m.self:
+			f.serve(ctx, now, m, l)
+		case !f.post(m, l):
+			f.settle(id, m.Boot, "the request could not be sent", nil)
+		}
+	}
+	f.conclude(id)
+	f.arm(now)
+}
+
+// serve has this member's Operations do something.
+func (f *fleet) serve(ctx actor.Context, now time.Time, from *member, l *letter) {
+	if f.attached.Operations == nil || len(f.served) >= maxErrands {
+		f.respond(&errand{from: from, request: l.request}, &OperationDone{Err: "the member cannot do that now"})
+		return
+	}
+	f.requestID++
+	e := &errand{from, l.request, now.Add(min(l.left, time.Hour))}
+	f.served[f.requestID] = e
+	ctx.Send(f.attached.Operations, &Operation{ID: f.requestID, Verb: l.verb, Args: l.args, From: from.Member, FromBoot: from.Boot,
+		Deadline: e.deadline, Reply: ctx.Self()})
+}
+
+func (f *fleet) requestArrived(ctx actor.Context, now time.Time, from *member, l *letter) {
+	f.counts.requests++
+	if l.verb != settingsVerb {
+		f.serve(ctx, now, from, l)
+		return
+	}
+	done := &OperationDone{}
+	for _, k := range slices.Sorted(maps.Keys(f.settings)) {
+		done.Rows = append(done.Rows, []string{k, f.settings[k]})
+	}
+	f.respond(&errand{from: from, request: l.request}, done)
+}
+
+func (f *fleet) operationDone(ctx actor.Context, msg *OperationDone) {
+	e := f.served[msg.ID]
+	if e == nil {
+		f.counts.late++
+		return
+	}
+	delete(f.served, msg.ID)
+	f.respond(e, msg)
+}
+
+func (f *fleet) respond(e *errand, msg *OperationDone) {
+	if e.from.self {
+		f.settle(e.request, e.from.Boot, msg.Err, msg.Rows)
+		f.conclude(e.request)
+		return
+	}
+	l := &letter{kind: answerLetter, request: e.request, err: msg.Err, rows: msg.Rows}
+	if _, err := l.encode(); err != nil {
+		l.err, l.rows = "it was done, but the answer is too long", nil
+	}
+	f.post(e.from, l)
+}
+
+func (f *fleet) answerArrived(from *member, l *letter) {
+	if r := f.requests[l.request]; r != nil && r.settings == from {
+		delete(f.requests, l.request)
+		f.settingsArrived(from, l.rows)
+		return
+	}
+	f.settle(l.request, from.Boot, l.err, l.rows)
+	f.conclude(l.request)
+}
+
+// settle notes a member's answer to a request.
+func (f *fleet) settle(id uint64, b evidence.Boot, err string, rows [][]string) {
+	r := f.requests[id]
+	if r == nil || r.waits[b] == nil {
+		f.counts.late++
+		return
+	}
+	r.waits[b].Err, r.waits[b].Rows = err, rows
+	delete(r.waits, b)
+}
+
+// conclude answers a request when nobody's answer is missing.
+func (f *fleet) conclude(id uint64) {
+	r := f.requests[id]
+	if r == nil || len(r.waits) > 0 || r.settings != nil {
+		return
+	}
+	delete(f.requests, id)
+	var result OperationResult
+	for _, a := range r.answers {
+		result.Answers = append(result.Answers, *a)
+	}
+	answer(r.reply, result)
+}
+
+func (f *fleet) undelivered(ctx actor.Context, msg *undelivered) {
+	f.counts.undelivered++
+	f.journal.note(zerolog.WarnLevel, "a message to a member could not be written", msg.err.Error())
+	if msg.request != 0 {
+		f.settle(msg.request, msg.to, "the member cannot be reached", nil)
+		f.conclude(msg.request)
+	}
+}
+
+// forsake gives up waiting for a member that is gone.
+func (f *fleet) forsake(m *member) {
+	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
+		if r := f.requests[id]; r.waits[m.Boot] != nil {
+			f.settle(id, m.Boot, "the member is gone", nil)
+			f.conclude(id)
+		} else if r.settings == m {
+			delete(f.requests, id)
+		}
+	}
+}
+
+func (f *fleet) firstDeadline() (first time.Time) {
+	for _, r := range f.requests {
+		if first.IsZero() || r.deadline.Before(first) {
+			first = r.deadline
+		}
+	}
+	return first
+}
+
+func (f *fleet) expireRequests(ctx actor.Context, now time.Time) {
+	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
+		if r := f.requests[id]; !now.Before(r.deadline) {
+			f.giveUp(id, r, "no answer in time")
+		}
+	}
+	maps.DeleteFunc(f.served, func(_ uint64, e *errand) bool { return now.After(e.deadline) })
+}
+
+func (f *fleet) giveUp(id uint64, r *request, why string) {
+	if r.settings != nil {
+		r.settings.asked = 0 // again at the next occasion
+		delete(f.requests, id)
+		return
+	}
+	for _, b := range slices.SortedFunc(maps.Keys(r.waits), func(a, b evidence.Boot) int { return slices.Compare(a[:], b[:]) }) {
+		f.settle(id, b, why, nil)
+	}
+	f.conclude(id)
+}
+
+// abandonRequests answers whoever waits, because this member leaves.
+func (f *fleet) abandonRequests(time.Time) {
+	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
+		f.giveUp(id, f.requests[id], "this member is leaving the fleet")
+	}
+}
+
+func (f *fleet) setSettings(ctx actor.Context, now time.Time, settings map[string]string) {
+	f.settings = maps.Clone(settings)
+	h := fnv.New64a()
+	for _, k := range slices.Sorted(maps.Keys(f.settings)) {
+		fmt.Fprintf(h, "%q=%q\n", k, f.settings[k])
+	}
+	f.meta.Settings = max(h.Sum64(), 1)
+	f.announce(ctx, now)
+	for _, m := range f.roster.others() {
+		m.asked = 0
+		f.compareSettings(m)
+	}
+}
+
+// compareSettings asks a member for its settings if they are not the same.
+func (f *fleet) compareSettings(m *member) {
+	switch {
+	case f.meta.Settings == 0 || m.Settings == 0 || f.meta.Settings == m.Settings:
+		m.differs = nil
+	case m.asked != m.Settings && m.state == Alive && f.link != nil:
+		m.asked = m.Settings
+		f.requestID++
+		f.requests[f.requestID] = &request{deadline: time.Now().Add(defaultTimeout), settings: m}
+		f.post(m, &letter{kind: requestLetter, request: f.requestID, left: defaultTimeout, verb: settingsVerb})
+	}
+}
+
+// maxDiffers is how many settings in which a member differs are named.
+const maxDiffers = 32
+
+func (f *fleet) settingsArrived(m *member, rows [][]string) {
+	theirs := make(map[string]string, len(rows))
+	for _, row := range rows {
+		if len(row) == 2 {
+			theirs[row[0]] = row[1]
+		}
+	}
+	keys := maps.Clone(f.settings)
+	maps.Copy(keys, theirs)
+	m.differs = nil
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		ours, here := f.settings[k]
+		other, there := theirs[k]
+		if here == there && ours == other {
+			continue
+		}
+		if len(m.differs) == maxDiffers {
+			m.differs = append(m.differs, "and more")
+			break
+		}
+		m.differs = append(m.differs, fmt.Sprintf("%s: %s here, %s there", k, shown(ours, here), shown(other, there)))
+	}
+	if len(m.differs) > 0 {
+		f.cfg.Log.Warn().Str("member", m.Member).Strs("settings", m.differs).Msg("fleet: a member has other settings")
+	}
+}
+
+func shown(v string, there bool) string {
+	if !there {
+		return "not set"
+	}
+	return fmt.Sprintf("%q", v[:min(len(v), 200)])
+}

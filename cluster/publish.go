@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"fencepost/cluster/evidence"
+	"fencepost/role"
+)
+
+func (f *fleet) subscribe(ctx actor.Context, now time.Time, msg *Subscribe) {
+	shard := evidence.ShardOf(msg.Shard)
+	f.names[shard] = msg.Shard
+	i := slices.IndexFunc(f.subscribers[msg.Shard], func(s *subscriber) bool { return s.to.Equal(msg.To) })
+	if i < 0 {
+		ctx.Watch(msg.To)
+		f.subscribers[msg.Shard] = append(f.subscribers[msg.Shard], &subscriber{to: msg.To})
+		i = len(f.subscribers[msg.Shard]) - 1
+	}
+	s := f.subscribers[msg.Shard][i]
+	s.ready = false
+	f.generation(ctx, now, msg.Shard, msg.Generation, s)
+	var known []evidence.Record
+	f.store.locked(func(t *evidence.Table) { known = t.Of(shard) })
+	for _, r := range known {
+		if r.Kind == evidence.Generation && r.Floor.Generation <= msg.Generation {
+			continue
+		}
+		f.deliver(ctx, msg.Shard, r, []*subscriber{s})
+	}
+	f.sayReady(ctx, s)
+}
+
+func (f *fleet) unsubscribe(ctx actor.Context, msg *Unsubscribe) {
+	ctx.Unwatch(msg.To)
+	f.drop(msg.Shard, msg.To)
+}
+
+func (f *fleet) terminated(who *actor.PID) {
+	for shard := range f.subscribers {
+		f.drop(shard, who)
+	}
+}
+
+func (f *fleet) drop(shard string, who *actor.PID) {
+	left := slices.DeleteFunc(f.subscribers[shard], func(s *subscriber) bool { return s.to.Equal(who) })
+	if f.subscribers[shard] = left; len(left) == 0 {
+		delete(f.subscribers, shard)
+	}
+}
+
+// deliver gives subscribers what another member said.
+func (f *fleet) deliver(ctx actor.Context, shard string, r evidence.Record, to []*subscriber) {
+	var msg any
+	switch {
+	case r.Kind == evidence.Generation:
+		msg = &Forgotten{Shard: shard, Generation: r.Floor.Generation}
+	case r.Observer == f.cfg.Boot:
+		return
+	case r.Kind == evidence.Claimed:
+		msg = &PeerFloor{shard, evidence.Promised{Record: r, Member: f.roster.name(r.Observer)}}
+	default:
+		msg = &PeerEvidence{shard, evidence.Told{Record: r, Member: f.roster.name(r.Observer)}}
+	}
+	for _, s := range to {
+		ctx.Send(s.to, msg)
+	}
+}
+
+// publish tells what this process saw: at once if it is not what was told last, else now and then.
+func (f *fleet) publish(ctx actor.Context, now time.Time, msg *Publish) {
+	shard := evidence.ShardOf(msg.Shard)
+	f.names[shard] = msg.Shard
+	r, ok := evidence.NewSeen(shard, f.cfg.Boot, f.store.seq+1, msg.Observation)
+	if !ok {
+		f.counts.untold++
+		return
+	}
+	var last evidence.Record
+	var known bool
+	f.store.locked(func(t *evidence.Table) { last, known = t.Get(r.Key) })
+	changed := !known || !same(last.Observation, r.Observation)
+	if !changed && now.Sub(f.told[r.Key]) < f.refresh() {
+		return
+	}
+	f.tellOthers(now, r, changed)
+}
+
+// same reports whether two observations say the same of a host's role.
+func same(a, b role.Observation) bool {
+	return a.Verdict == b.Verdict && a.SystemID == b.SystemID && a.Timeline == b.Timeline && a.NoTimelines == b.NoTimelines &&
+		a.Started.Equal(b.Started)
+}
+
+// refresh is how often the same is told again; the traffic of a fleet grows with the square of its size.
+func (f *fleet) refresh() time.Duration {
+	return f.cfg.Refresh * time.Duration(max(1, f.store.members.Load()/10))
+}
+
+func (f *fleet) publishFloor(ctx actor.Context, now time.Time, msg *PublishFloor) {
+	shard := evidence.ShardOf(msg.Shard)
+	f.names[shard] = msg.Shard
+	r, ok := evidence.NewClaimed(shard, f.cfg.Boot, f.store.seq+1, msg.Host, msg.Floor, msg.At)
+	if !ok {
+		f.counts.untold++
+		return
+	}
+	f.generation(ctx, now, msg.Shard, msg.Floor.Generation, nil)
+	var last evidence.Record
+	f.store.locked(func(t *evidence.Table) { last, _ = t.Get(r.Key) })
+	if last.Floor == r.Floor {
+		return
+	}
+	f.tellOthers(now, r, true)
+}
+
+// tellOthers writes one of this process's registers, and has it told by gossip, and also directly if it is urgent.
+func (f *fleet) tellOthers(now time.Time, r evidence.Record, urgent bool) {
+	f.store.nextSeq()
+	if f.merge(now, r) != evidence.News {
+		return
+	}
+	f.told[r.Key] = now
+	if urgent {
+		f.direct(now, r.Key)
+	}
+}
+
+// direct sends a register to every member at once. What is lost on the way comes by gossip.
+func (f *fleet) direct(now time.Time, keys ...evidence.Key) {
+	if f.link == nil {
+		return
+	}
+	var to []node
+	for _, m := range f.roster.others() {
+		to = append(to, m.node)
+	}
+	if len(to) == 0 {
+		return
+	}
+	for _, message := range f.store.packets(now, keys) {
+		if f.link.send(packet{message, to}) {
+			f.counts.direct += uint64(len(to))
+		} else {
+			f.counts.dropped++
+		}
+	}
+}
+
+// forgotten is FORGET on this member.
+func (f *fleet) forgotten(ctx actor.Context, now time.Time, msg *Forgotten) {
+	f.names[evidence.ShardOf(msg.Shard)] = msg.Shard
+	f.generation(ctx, now, msg.Shard, msg.Generation, nil)
+}
+
+// generation takes in what generation a shard of this process is in, which except said or the shard itself.
+func (f *fleet) generation(ctx actor.Context, now time.Time, shard string, generation uint64, except *subscriber) {
+	r, ok := evidence.NewGeneration(evidence.ShardOf(shard), generation)
+	if !ok || f.merge(now, r) != evidence.News {
+		return
+	}
+	f.direct(now, r.Key)
+	to := slices.DeleteFunc(slices.Clone(f.subscribers[shard]), func(s *subscriber) bool { return s == except })
+	f.deliver(ctx, shard, r, to)
+}
+
+// merge takes a record into the table; one that makes that fail is dropped and counted.
+func (f *fleet) merge(now time.Time, r evidence.Record) evidence.Outcome {
+	out, failed := f.store.merge(now, r)
+	if failed != nil {
+		f.counts.failed++
+		f.journal.note(zerolog.ErrorLevel, "a record could not be merged: a bug", fmt.Sprint(failed))
+	}
+	return out
+}
+
+// heardRecords takes records of others in and gives subscribers what is new to them.
+func (f *fleet) heardRecords(ctx actor.Context, now, at time.Time, message []byte) {
+	skipped := evidence.Decode(message, at, func(r evidence.Record) {
+		f.counts.records++
+		if r.Observer == f.cfg.Boot {
+			f.ownRecord(now, r)
+			return
+		}
+		var before uint64
+		if r.Kind == evidence.Claimed {
+			f.store.locked(func(t *evidence.Table) { before = t.GenerationOf(r.Shard) })
+		}
+		switch f.merge(now, r) {
+		case evidence.Rejected:
+			f.counts.rejected++
+			return
+		case evidence.Known:
+			return
+		}
+		f.counts.news++
+		if m := f.roster.byBoot[r.Observer]; m != nil && m.state == Alive {
+			m.heard = now
+		}
+		shard, ok := f.names[r.Shard]
+		if !ok {
+			return
+		}
+		if r.Kind == evidence.Claimed && r.Floor.Generation > before {
+			g, _ := evidence.NewGeneration(r.Shard, r.Floor.Generation)
+			f.deliver(ctx, shard, g, f.subscribers[shard])
+		}
+		f.deliver(ctx, shard, r, f.subscribers[shard])
+	})
+	if skipped > 0 {
+		f.counts.skipped += uint64(skipped)
+		f.journal.note(zerolog.WarnLevel, "records that cannot be read were skipped: another version, or nonsense", fmt.Sprint(skipped))
+	}
+}
+
+// ownRecord is one of this process's registers as somebody else has it. One that is ahead of it was forged: it is written
+// anew with a higher number.
+func (f *fleet) ownRecord(now time.Time, r evidence.Record) {
+	var own evidence.Record
+	var known bool
+	f.store.locked(func(t *evidence.Table) { own, known = t.Get(r.Key) })
+	if r.Kind == evidence.Generation || r.Seq < own.Seq || known && r.Seq == own.Seq && r.Observation == own.Observation && r.Floor == own.Floor {
+		return
+	}
+	f.journal.note(zerolog.ErrorLevel, "somebody else speaks in this member's name", r.String())
+	f.counts.forged++
+	f.store.seq = max(f.store.seq, r.Seq)
+	if known {
+		own.Seq = f.store.nextSeq()
+		if f.merge(now, own) == evidence.News {
+			f.direct(now, own.Key)
+		}
+	}
+}
