@@ -1,5 +1,5 @@
-// Package demo runs Fencepost's main job on one machine: a real primary and a streaming standby, Fencepost in front of
-// them, and clients that work through it.
+// Package demo runs Fencepost's main job on one machine: a real primary and two streaming standbys, Fencepost in front of
+// them, clients that write and read through it, and after a while the end of the primary.
 package demo
 
 import (
@@ -22,11 +22,13 @@ import (
 
 // Options of a demo.
 type Options struct {
-	Out     io.Writer
-	Port    int           // of Fencepost; a free one is taken if it is in use
-	Clients int           // sample clients
-	Version string        // of Fencepost
-	For     time.Duration // 0: until ctx ends
+	Out      io.Writer
+	Port     int             // of Fencepost; a free one is taken if it is in use
+	Clients  int             // sample clients; a quarter of them, at least one, reads from standbys
+	Version  string          // of Fencepost
+	For      time.Duration   // 0: until ctx ends
+	Failover time.Duration   // when the primary is killed; 0: only when asked
+	Again    <-chan struct{} // each value asks for a failover; nil: nobody asks
 }
 
 const (
@@ -35,6 +37,15 @@ const (
 	poolSize = 4
 )
 
+// stage is what a running demo consists of.
+type stage struct {
+	say     func(format string, args ...any)
+	options Options
+	cluster *pgcluster.Cluster
+	port    int // of Fencepost
+	tally   *tally
+}
+
 // Run runs the demo until ctx ends, and removes everything it made.
 func Run(ctx context.Context, o Options) (err error) {
 	if o.For > 0 {
@@ -42,30 +53,31 @@ func Run(ctx context.Context, o Options) (err error) {
 		ctx, cancel = context.WithTimeout(ctx, o.For)
 		defer cancel()
 	}
-	say := func(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
+	s := &stage{say: func(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }, options: o, tally: newTally()}
 	dir, err := os.MkdirTemp("", "fencepost-demo-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 
-	say("Starting PostgreSQL: a primary and a streaming standby …")
+	s.say("Starting PostgreSQL: a primary and two streaming standbys …")
 	began := time.Now()
-	cluster, err := pgcluster.Start(ctx, pgcluster.Options{Standbys: 1, Auth: "scram-sha-256", Databases: []string{"app"},
+	s.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Standbys: 2, Auth: "scram-sha-256", Databases: []string{"app"},
 		Roles: []pgcluster.Role{{Name: user, Password: password, Attributes: "SUPERUSER"}}})
 	if err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	defer func() {
-		say("Stopping PostgreSQL …")
-		err = errors.Join(err, cluster.Stop())
+		s.say("Stopping PostgreSQL …")
+		err = errors.Join(err, s.cluster.Stop())
 	}()
-	primary, standby := cluster.Primary(), cluster.Standbys()[0]
-	say("  primary %s and standby %s are up (%.1f s)", primary.Addr(), standby.Addr(), time.Since(began).Seconds())
+	s.say("  %s is the primary, %s and %s are standbys (%.1f s)", s.cluster.Nodes[0].Addr(), s.cluster.Nodes[1].Addr(),
+		s.cluster.Nodes[2].Addr(), time.Since(began).Seconds())
 
-	port, httpAddr := freePort(o.Port), fmt.Sprintf("127.0.0.1:%d", freePort(o.Port+1))
+	s.port = freePort(o.Port)
+	httpAddr := fmt.Sprintf("127.0.0.1:%d", freePort(o.Port+1))
 	path := filepath.Join(dir, "fencepost.toml")
-	if err := os.WriteFile(path, settings(port, httpAddr, primary.Addr(), standby.Addr()), 0o600); err != nil {
+	if err := os.WriteFile(path, s.settings(httpAddr), 0o600); err != nil {
 		return err
 	}
 	cfg, err := config.Load(path)
@@ -77,24 +89,25 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer logFile.Close()
-	say("Starting Fencepost (settings: %s) …", path)
+	s.say("Starting Fencepost, which is told where the three are and not which is what (settings: %s) …", path)
 	f, err := supervisor.Start(cfg, o.Version, zerolog.New(logFile).With().Timestamp().Logger())
 	if err != nil {
 		return err
 	}
 	defer func() {
-		say("Stopping Fencepost …")
+		s.say("Stopping Fencepost …")
 		f.Shutdown(admin.WaitForServers)
 		err = errors.Join(err, f.Wait())
 	}()
-	if err := setUp(ctx, port); err != nil {
+	if err := setUp(ctx, s.port); err != nil {
 		return err
 	}
-	banner(say, o, port, httpAddr, logFile.Name())
-	return load(ctx, say, o.Clients, port)
+	s.banner(httpAddr, logFile.Name())
+	return s.play(ctx)
 }
 
-func settings(port int, httpAddr, primary, standby string) []byte {
+func (s *stage) settings(httpAddr string) []byte {
+	n := s.cluster.Nodes
 	return fmt.Appendf(nil, `# Written by fencepost demo; removed when it ends.
 [fencepost]
 listen_port = %d
@@ -107,37 +120,42 @@ log_disconnections = false
 drain_timeout = "3s"
 
 [shards.main]
-hosts = [%q]
-
-[shards.standby]
-hosts = [%q]
+hosts = [%q, %q, %q]
 
 [databases.app]
 shard = "main"
 
 [databases.app_read]
-shard = "standby"
+shard = "main"
 dbname = "app"
+target = "prefer-standby"
 
 [users.%s]
 password = %q
-`, port, httpAddr, user, poolSize, primary, standby, user, password)
+`, s.port, httpAddr, user, poolSize, n[0].Addr(), n[1].Addr(), n[2].Addr(), user, password)
 }
 
-func banner(say func(string, ...any), o Options, port int, httpAddr, logFile string) {
-	say(`
-Fencepost listens on 127.0.0.1:%[1]d; %[2]d clients share %[3]d server connections. In another terminal, try:
+func (s *stage) banner(httpAddr, logFile string) {
+	s.say(`
+Fencepost listens on 127.0.0.1:%[1]d; %[2]d clients write and %[3]d read from standbys, over %[4]d server connections for
+each server at most. In another terminal, try:
 
-  export PGPASSWORD=%[4]s
-  psql -h 127.0.0.1 -p %[1]d -U app app                       a session through Fencepost, on the primary
-  psql -h 127.0.0.1 -p %[1]d -U app app_read -c 'SELECT pg_is_in_recovery()'     … on the standby
-  psql -h 127.0.0.1 -p %[1]d -U app fencepost -c 'SHOW POOLS' the console (SHOW HELP lists its commands)
+  export PGPASSWORD=%[5]s
+  psql -h 127.0.0.1 -p %[1]d -U app app                            a session through Fencepost, on the primary
+  psql -h 127.0.0.1 -p %[1]d -U app app_read -c 'SELECT pg_is_in_recovery()'          … on a standby
+  PGOPTIONS='-c fencepost.target=standby' psql -h 127.0.0.1 -p %[1]d -U app app       … on a standby, as the client wants
+  psql -h 127.0.0.1 -p %[1]d -U app fencepost -c 'SHOW SHARDS'     the console: also SHOW REPLICATION, SHOW POOLS, SHOW HELP
   pgbench -h 127.0.0.1 -p %[1]d -U app -i app && pgbench -h 127.0.0.1 -p %[1]d -U app -c 50 -T 10 app
-  curl -s http://%[5]s/metrics | grep fencepost_
+  curl -s http://%[6]s/metrics | grep fencepost_shard
 
-Fencepost's log: %[6]s
-Ctrl-C ends the demo and removes all of it.
-`, port, o.Clients, poolSize, password, httpAddr, logFile)
+Fencepost's log: %[7]s`, s.port, s.options.writers(), s.options.readers(), poolSize, password, httpAddr, logFile)
+	if d := s.options.Failover; d > 0 {
+		s.say("In %s the primary will be killed and a standby promoted.", d)
+	}
+	if s.options.Again != nil {
+		s.say("Press Enter to have that done at another time, as often as you like.")
+	}
+	s.say("Ctrl-C ends the demo and removes all of it.\n")
 }
 
 // freePort is want if nobody listens there, else a port the system picks.

@@ -2,26 +2,32 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sort"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
-func connect(ctx context.Context, port int, database string) (*pgx.Conn, error) {
-	cfg, err := pgx.ParseConfig(fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s dbname=%s sslmode=disable", port, user, password, database))
+func (o *Options) readers() int { return max(1, o.Clients/4) }
+func (o *Options) writers() int { return max(1, o.Clients-o.readers()) }
+
+func connect(ctx context.Context, port int, options string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s dbname=app sslmode=disable", port, user, password))
 	if err != nil {
 		return nil, err
 	}
 	// Transaction pooling: no named prepared statements.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if options != "" {
+		cfg.RuntimeParams["options"] = options
+	}
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
 func setUp(ctx context.Context, port int) error {
-	c, err := connect(ctx, port, "app")
+	c, err := connect(ctx, port, "")
 	if err != nil {
 		return fmt.Errorf("connect through Fencepost: %w", err)
 	}
@@ -33,55 +39,12 @@ func setUp(ctx context.Context, port int) error {
 	return err
 }
 
-// tally is what the clients have seen since the last line.
-type tally struct {
-	mu       sync.Mutex // guards the fields
-	took     []time.Duration
-	servers  map[uint32]bool
-	failures int
-	last     error
-}
-
-// load has n clients transfer money through Fencepost and says once a second how they fare.
-func load(ctx context.Context, say func(string, ...any), n, port int) error {
-	t := &tally{servers: map[uint32]bool{}}
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { client(ctx, t, i, port) })
+// client works, again and again with a pause, and reconnects when its connection is gone.
+func (s *stage) client(ctx context.Context, k kind, i int) {
+	options, work := "", s.transfer
+	if k == reader {
+		options, work = "-c fencepost.target=standby", s.look
 	}
-	second := time.NewTicker(time.Second)
-	defer second.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-second.C:
-			t.report(say, n)
-		}
-	}
-	wg.Wait()
-	return checkSum(port)
-}
-
-func (t *tally) report(say func(string, ...any), n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	sort.Slice(t.took, func(i, j int) bool { return t.took[i] < t.took[j] })
-	p99 := time.Duration(0)
-	if len(t.took) > 0 {
-		p99 = t.took[len(t.took)*99/100]
-	}
-	line := fmt.Sprintf("%s  %d clients on %d server connections: %4d transactions/s, p99 %s, %d errors",
-		time.Now().Format("15:04:05"), n, len(t.servers), len(t.took), p99.Round(100*time.Microsecond), t.failures)
-	if t.last != nil {
-		line += ": " + t.last.Error()
-	}
-	say("%s", line)
-	t.took, t.failures, t.last = t.took[:0], 0, nil
-	clear(t.servers)
-}
-
-// client transfers between two accounts, again and again with a pause, and reconnects after an error.
-func client(ctx context.Context, t *tally, seed, port int) {
 	var c *pgx.Conn
 	defer func() {
 		if c != nil {
@@ -90,21 +53,25 @@ func client(ctx context.Context, t *tally, seed, port int) {
 			c.Close(end)
 		}
 	}()
-	for k := seed; ctx.Err() == nil; k++ {
+	name := fmt.Sprint(k, i)
+	for n := i; ctx.Err() == nil; n++ {
 		began := time.Now()
-		pid, err := transfer(ctx, &c, port, 1+k*7%100, 1+k*13%100)
-		if ctx.Err() != nil {
+		var err error
+		if c == nil || c.IsClosed() {
+			c, err = connect(ctx, s.port, options)
+		}
+		port := 0
+		if err == nil {
+			port, err = work(ctx, c, n)
+		}
+		switch {
+		case ctx.Err() != nil:
 			return
+		case err != nil:
+			s.tally.failed(k, inShort(err))
+		default:
+			s.tally.done(k, name, port, began)
 		}
-		t.mu.Lock()
-		if err != nil {
-			t.failures++
-			t.last = err
-		} else {
-			t.took = append(t.took, time.Since(began))
-			t.servers[pid] = true
-		}
-		t.mu.Unlock()
 		select {
 		case <-ctx.Done():
 		case <-time.After(50 * time.Millisecond):
@@ -112,18 +79,23 @@ func client(ctx context.Context, t *tally, seed, port int) {
 	}
 }
 
-func transfer(ctx context.Context, c **pgx.Conn, port, from, to int) (pid uint32, err error) {
-	if *c == nil || (*c).IsClosed() {
-		if *c, err = connect(ctx, port, "app"); err != nil {
-			*c = nil
-			return 0, err
-		}
+// inShort is the server's SQLSTATE and words, or the driver's.
+func inShort(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return fmt.Sprintf("%s (%s)", e.Code, e.Message)
 	}
+	return err.Error()
+}
+
+// transfer moves money between two accounts.
+func (s *stage) transfer(ctx context.Context, c *pgx.Conn, n int) (port int, err error) {
+	from, to := 1+n*7%100, 1+n*13%100
 	if from > to {
 		from, to = to, from // one order of locking: no deadlocks
 	}
-	err = pgx.BeginFunc(ctx, *c, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, "SELECT inet_server_port()").Scan(&port); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance - 1 WHERE id = $1", from); err != nil {
@@ -132,14 +104,21 @@ func transfer(ctx context.Context, c **pgx.Conn, port, from, to int) (pid uint32
 		_, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + 1 WHERE id = $1", to)
 		return err
 	})
-	return pid, err
+	return port, err
+}
+
+// look reads an account.
+func (s *stage) look(ctx context.Context, c *pgx.Conn, n int) (port int, err error) {
+	var balance int64
+	err = c.QueryRow(ctx, "SELECT inet_server_port(), balance FROM accounts WHERE id = $1", 1+n%100).Scan(&port, &balance)
+	return port, err
 }
 
 // checkSum fails if a transfer was done by half.
 func checkSum(port int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	c, err := connect(ctx, port, "app")
+	c, err := connect(ctx, port, "")
 	if err != nil {
 		return err
 	}
