@@ -32,7 +32,7 @@ func (p *pass) cell(ctx context.Context, repeat int) error {
 	p.progress.begin(c)
 	err := p.play(ctx, c)
 	c.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
-	if context.Cause(ctx) == context.Canceled { // interrupted: nothing is known
+	if errors.Is(ctx.Err(), context.Canceled) { // interrupted: nothing is known
 		return ctx.Err()
 	}
 	if err != nil {
