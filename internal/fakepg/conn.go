@@ -33,6 +33,7 @@ type conn struct {
 	signals chan struct{}
 	cancel  bool
 	killed  bool
+	crashed bool
 }
 
 func newConn(s *Server, pid uint32, nc net.Conn, r *rand.Rand, f Faults) *conn {
@@ -41,6 +42,9 @@ func newConn(s *Server, pid uint32, nc net.Conn, r *rand.Rand, f Faults) *conn {
 	c.engine = NewEngine(c.send)
 	c.engine.Flush, c.engine.Sleep = c.flush, c.sleep
 	c.engine.Identity = func() (Identity, uint32) { return s.Identity(), pid }
+	if s.Committed != nil {
+		c.engine.Committed = func(texts []string) { s.Committed(pid, texts) }
+	}
 	return c
 }
 
@@ -62,6 +66,18 @@ func (c *conn) flush() {
 
 func (c *conn) interrupt() { c.signal(func() { c.cancel = c.busy }) }
 func (c *conn) kill()      { c.signal(func() { c.killed = true }) }
+
+func (c *conn) crash() {
+	c.signal(func() { c.crashed = true })
+	c.nc.Close()
+}
+
+// isCrashed reports whether nothing may happen any more.
+func (c *conn) isCrashed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.crashed
+}
 
 func (c *conn) signal(set func()) {
 	c.mu.Lock()
@@ -118,17 +134,25 @@ func (c *conn) sleep(d time.Duration) *Error {
 
 func (c *conn) run() {
 	defer c.server.done.Done()
-	go c.read()
+	c.serve(pgproto3.NewBackend(c.nc, nil))
+	c.leave()
+}
+
+// serve works on what b receives until the session has ended.
+func (c *conn) serve(b *pgproto3.Backend) {
+	go c.read(b)
 	c.work()
 	close(c.quit)
+}
+
+func (c *conn) leave() {
 	c.nc.Close()
 	c.server.remove(c)
 	c.watch(Event{PID: c.pid, Trouble: c.trouble})
 }
 
-func (c *conn) read() {
+func (c *conn) read(b *pgproto3.Backend) {
 	defer close(c.in)
-	b := pgproto3.NewBackend(c.nc, nil)
 	for {
 		m, err := b.Receive()
 		if err != nil {
@@ -201,6 +225,10 @@ func (c *conn) end(trouble string, word bool) {
 }
 
 func (c *conn) message(m pgproto3.FrontendMessage) bool {
+	if c.isCrashed() {
+		c.trouble = "crashed"
+		return false
+	}
 	e := Event{PID: c.pid, AtRest: c.engine.AtRest()}
 	e.Type, e.Text = describe(m)
 	c.watch(e)

@@ -18,6 +18,14 @@ type Engine struct {
 	Sleep func(d time.Duration) *Error
 	// Identity is what the server says of itself, and the process that serves the session.
 	Identity func() (Identity, uint32)
+	// Committed, if not nil, takes the texts that a transaction has inserted, when it is committed.
+	Committed func(texts []string)
+	// TellsRole: the role of the server is reported, too, as far as the client has not been told (PostgreSQL 14 and newer).
+	TellsRole bool
+
+	toldRole [2]string
+	readOnly bool     // the transaction is
+	inserted []string // in the transaction
 
 	params   map[string]string // present values
 	defaults map[string]string
@@ -185,6 +193,9 @@ func (e *Engine) ready() {
 			e.Send(&pgproto3.ParameterStatus{Name: name, Value: e.params[name]})
 		}
 	}
+	if e.TellsRole {
+		e.tellRole()
+	}
 	e.Send(&pgproto3.ReadyForQuery{TxStatus: e.Status()})
 	e.flush()
 }
@@ -196,6 +207,8 @@ func (e *Engine) start() {
 	if e.tx == none {
 		e.tx = implicit
 		e.save()
+		id, _ := e.Identity()
+		e.readOnly = id.ReadOnly
 	}
 }
 
@@ -218,7 +231,7 @@ func (e *Engine) abort() {
 }
 
 func (e *Engine) over() {
-	e.tx, e.doomed, e.saved = none, false, nil
+	e.tx, e.doomed, e.saved, e.inserted = none, false, nil, nil
 	clear(e.portals)
 }
 
@@ -231,6 +244,9 @@ func (e *Engine) finish(committed bool) *Error {
 	if e.doomed {
 		e.abort()
 		return fail("23505", "duplicate key value violates unique constraint \"d_pkey\"")
+	}
+	if e.Committed != nil && len(e.inserted) > 0 {
+		e.Committed(e.inserted)
 	}
 	e.over()
 	return nil

@@ -185,6 +185,12 @@ func (e *Engine) execute(s *statement, limit int, p *portal) *Error {
 		tag = "SET"
 	case identity:
 		return e.tellIdentity()
+	case insert:
+		if err := e.refuses("INSERT"); err != nil {
+			return err
+		}
+		e.inserted = append(e.inserted, s.text)
+		tag = "INSERT 0 1"
 	case defer1:
 		if err := e.refuses("INSERT"); err != nil {
 			return err

@@ -18,6 +18,8 @@ type Identity struct {
 	LSN        uint64
 	// PID is the process that serves the session; 0: the one named at login.
 	PID uint32
+	// Started is when the server was started, in microseconds since 1970; 0: the same for every server.
+	Started int64
 	// Trouble, if not nil, is the error instead of an answer.
 	Trouble *Error
 	// Garbage, if not empty, is the only column of the only row instead of an answer.
@@ -51,14 +53,17 @@ func (id Identity) Row(pid uint32) [][]byte {
 	if id.PID != 0 {
 		pid = id.PID
 	}
+	if id.Started != 0 {
+		row[11] = fmt.Append(nil, id.Started)
+	}
 	row[10] = fmt.Append(nil, pid)
 	return row
 }
 
-// refuses is what a server that cannot write says of a command that does; nil if it can.
+// refuses is what a server that cannot write says of a command that does; nil if it can. Whether a transaction is
+// read-only is settled when it begins.
 func (e *Engine) refuses(command string) *Error {
-	id, _ := e.Identity()
-	if !id.InRecovery && !id.ReadOnly {
+	if id, _ := e.Identity(); !id.InRecovery && !e.readOnly {
 		return nil
 	}
 	return fail("25006", "cannot execute %s in a read-only transaction", command)
@@ -67,6 +72,23 @@ func (e *Engine) refuses(command string) *Error {
 // isIdentityQuery reports whether sql asks a server who it is.
 func isIdentityQuery(sql string) bool {
 	return sql == role.IdentityQuery || sql == role.IdentityQueryNoControl
+}
+
+// roleParameters are what PostgreSQL 14 and newer reports of a server's role.
+func (id Identity) roleParameters() [2][2]string {
+	onOff := map[bool]string{false: "off", true: "on"}
+	return [2][2]string{{"in_hot_standby", onOff[id.InRecovery]}, {"default_transaction_read_only", onOff[id.ReadOnly]}}
+}
+
+// tellRole reports those that are new to the client.
+func (e *Engine) tellRole() {
+	id, _ := e.Identity()
+	for i, p := range id.roleParameters() {
+		if e.toldRole[i] != p[1] {
+			e.toldRole[i] = p[1]
+			e.Send(&pgproto3.ParameterStatus{Name: p[0], Value: p[1]})
+		}
+	}
 }
 
 func (e *Engine) tellIdentity() *Error {

@@ -49,6 +49,9 @@ type Login struct {
 type Server struct {
 	// Watch, if not nil, is told of every message, on the goroutine of its connection. Set before the first Login.
 	Watch func(Event)
+	// Committed, if not nil, is told what a transaction has inserted (INSERT INTO w) when it is committed, before the client
+	// is; on the goroutine of its connection. Set before the first Login.
+	Committed func(pid uint32, texts []string)
 
 	seed uint64
 
@@ -153,6 +156,19 @@ func (s *Server) Kill(pid uint32) bool {
 	}
 	c.kill()
 	return true
+}
+
+// Crash ends all connections without a word, whatever they are doing: nothing that a client has sent is worked on any
+// more.
+func (s *Server) Crash() {
+	for _, pid := range s.PIDs() {
+		s.mu.Lock()
+		c := s.conns[pid]
+		s.mu.Unlock()
+		if c != nil {
+			c.crash()
+		}
+	}
 }
 
 // KillIdle ends all connections that have been at rest for at least d.

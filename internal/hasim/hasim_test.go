@@ -1,0 +1,161 @@
+package hasim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+var (
+	seedFlag      = flag.Int64("seed", -1, "play this history alone and print its trace")
+	historiesFlag = flag.Int("histories", 300, "how many histories to play")
+	firstFlag     = flag.Uint64("first", 0, "seed of the first")
+	progressFlag  = flag.Bool("progress", false, "show how far it is")
+)
+
+// pass lets time pass in the bubble.
+func pass(d time.Duration) { time.Sleep(d) }
+
+// Random histories of a cluster: nothing is granted that must not be, and service comes back by itself.
+//
+//	go test ./internal/hasim -seed 17 -v      plays one again, with its trace
+//	make sim                                  plays 10 000
+func TestHistories(t *testing.T) {
+	if *seedFlag >= 0 {
+		r := play(t, uint64(*seedFlag), true)
+		t.Logf("%s", strings.Join(r.trace, "\n"))
+		r.report(t)
+		return
+	}
+	all := &tally{start: time.Now(), total: *historiesFlag}
+	var next atomic.Uint64
+	for worker := range 2 {
+		t.Run(fmt.Sprintf("worker%d", worker), func(t *testing.T) {
+			t.Parallel()
+			for {
+				n := next.Add(1) - 1
+				if n >= uint64(*historiesFlag) || all.failed() >= 10 {
+					return
+				}
+				r := play(t, *firstFlag+n, false)
+				r.report(t)
+				all.add(r)
+			}
+		})
+	}
+	t.Cleanup(func() { t.Logf("%s", all) })
+}
+
+// result is what came of a history.
+type result struct {
+	seed      uint64
+	problems  []string
+	trace     []string
+	grants    int
+	took      time.Duration
+	forgotten bool
+	real      time.Duration
+}
+
+func (r *result) report(t *testing.T) {
+	t.Helper()
+	if len(r.problems) > 0 {
+		t.Errorf("seed %d (go test ./internal/hasim -run TestHistories -v -seed %d):\n\t%s", r.seed, r.seed, strings.Join(r.problems, "\n\t"))
+	}
+}
+
+// play plays one history.
+func play(t *testing.T, seed uint64, verbose bool) (r result) {
+	t.Helper()
+	began := time.Now()
+	watch := time.AfterFunc(2*time.Minute, func() { fmt.Fprintf(os.Stderr, "seed %d takes more than two minutes\n", seed) })
+	defer watch.Stop()
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(os.Stderr, "seed %d: %v\n", seed, p)
+			panic(p)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(seed)
+		w.quiet = !verbose
+		w.trace("plan", "%s", w.plan.String())
+		w.start(t)
+		w.play()
+		w.stop()
+		r = result{seed: seed, problems: w.problems, grants: w.oracle.grants, took: w.took, forgotten: w.forgotten}
+		for _, l := range w.lines {
+			r.trace = append(r.trace, fmt.Sprintf("%14v %-14s %s", l.at, l.who, l.text))
+		}
+	})
+	r.real = time.Since(began)
+	return r
+}
+
+// tally counts.
+type tally struct {
+	start time.Time
+	total int
+
+	mu        sync.Mutex // guards what follows
+	played    int
+	bad       []uint64
+	grants    int
+	forgotten int
+	took      []time.Duration
+	shown     time.Time
+}
+
+func (a *tally) failed() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.bad)
+}
+
+func (a *tally) add(r result) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.played++
+	a.grants += r.grants
+	if len(r.problems) > 0 {
+		a.bad = append(a.bad, r.seed)
+	} else {
+		a.took = append(a.took, r.took)
+	}
+	if r.forgotten {
+		a.forgotten++
+	}
+	if *progressFlag && time.Since(a.shown) > 5*time.Second {
+		a.shown = time.Now()
+		fmt.Fprintf(os.Stderr, "%6d of %d histories, %v, failed: %v\n", a.played, a.total, time.Since(a.start).Round(time.Second), a.bad)
+	}
+}
+
+func (a *tally) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	slices.Sort(a.took)
+	at := func(p float64) time.Duration {
+		if len(a.took) == 0 {
+			return 0
+		}
+		return a.took[min(len(a.took)-1, int(p*float64(len(a.took))))].Round(time.Millisecond)
+	}
+	return fmt.Sprintf("%d histories in %v, %d write grants, %d needed FORGET; service was back after %v (median), %v (99 of 100), %v (longest); failed seeds: %v",
+		a.played, time.Since(a.start).Round(time.Second), a.grants, a.forgotten, at(0.5), at(0.99), at(1), a.bad)
+}
+
+func (w *world) stopActor(p *actor.PID) {
+	if err := w.system.Root.StopFuture(p).Wait(); err != nil {
+		w.problem("stop %s: %v", p.Id, err)
+	}
+}

@@ -1,0 +1,431 @@
+package hasim
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/actors/backend"
+	"fencepost/actors/monitor"
+	"fencepost/actors/shard"
+	"fencepost/role"
+)
+
+// oracle sees every message between sessions, lanes and backends when it is sent, and every message to the shard's actor
+// when it has been taken in, and knows what is true of the servers. It holds them against what DESIGN says:
+//
+//	a write is granted     only on the elected host of the present view, on a proof that the server gave while it could
+//	                       write, on a timeline that nothing this process was told of is above, and asked for after
+//	                       whatever spoke against the host, or with such an answer taken in meanwhile
+//	a backend              has one holder
+//	a checkout             has one answer, by its deadline, in its turn
+//	a loss or hint         has raised doubt when it is told, and the doubt lasts until the view says what follows from it
+//	the floor              is never below what was taken in, and falls by FORGET alone
+//	a write lease          of a server that is not the primary any more ends
+type oracle struct {
+	w *world
+
+	mu       sync.Mutex // guards what follows
+	seen     uint64     // observations of the queues so far
+	asks     map[askID]*ask
+	gone     map[askID]bool // abandoned: a grant may cross that
+	left     map[string]bool
+	leases   map[*backend.Backend]*held
+	against  map[string]time.Time // what spoke against a host last, as far as it is known here
+	positive map[string]time.Time // when the last writable answer that was taken in was asked for
+	known    map[uint64]uint32    // the highest timeline out of recovery that was taken in, by cluster
+	cut      time.Time            // the last FORGET or restart of the shard's actor: what was asked for before is dropped
+	last     *shard.View
+	hosts    []shard.HostSetting
+	moved    time.Time // when names changed last
+	starts   int
+	forgets  bool // FORGET was asked for, and the view does not show it yet
+	taking   bool // the shard's actor is taking in what somebody has raised doubt for
+	stopping bool
+	grants   int // of writes
+}
+
+type askID struct {
+	from string
+	req  uint64
+}
+
+// ask is a checkout that is not answered.
+type ask struct {
+	co        *shard.Checkout
+	lane      string
+	target    shard.Target
+	enqueued  time.Time
+	deadline  time.Time
+	inQueue   uint64 // the last observation that found it in a queue
+	queuedFor uint64 // … and the first of those without one in between that did not
+	told      bool
+}
+
+// held is a lease.
+type held struct {
+	from  string
+	host  string
+	write bool
+	wrong time.Time // since when it should not be there
+}
+
+func newOracle(w *world) *oracle {
+	return &oracle{w: w, asks: map[askID]*ask{}, gone: map[askID]bool{}, left: map[string]bool{}, leases: map[*backend.Backend]*held{},
+		against: map[string]time.Time{}, positive: map[string]time.Time{}, known: map[uint64]uint32{}, last: &shard.View{}}
+}
+
+// sent looks at a message on its way.
+func (o *oracle) sent(to *actor.PID, message any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch m := message.(type) {
+	case *shard.Checkout:
+		o.asks[askID{m.From.Id, m.Req}] = &ask{co: m, lane: to.Id, target: m.Target, enqueued: m.Enqueued, deadline: m.Deadline}
+	case *shard.Abandon:
+		id := askID{m.Checkout.From.Id, m.Checkout.Req}
+		delete(o.asks, id)
+		o.gone[id] = true
+	case *shard.Detach:
+		o.detached(m.From.Id)
+	case *shard.Granted:
+		o.granted(to.Id, m)
+	case *shard.Refused:
+		o.look()
+		o.answered(to.Id, m.Req)
+	case *shard.Checkin:
+		delete(o.leases, m.Backend)
+	case *shard.Spoiled:
+		delete(o.leases, m.Backend)
+		co := m.Checkout
+		o.asks[askID{co.From.Id, co.Req}] = &ask{co: co, lane: to.Id, target: co.Target, enqueued: co.Enqueued, deadline: co.Deadline}
+	case *shard.Superseded:
+		o.w.trace("lane", "superseded backend %d on %s: %s", m.Backend.ID, m.Backend.Host(), m.Why)
+	case *backend.Fence, *shard.Waiting:
+		o.look()
+	case *backend.Lost:
+		o.lost(m)
+	case *backend.Hinted:
+		o.mustDoubt("a hint was told without doubt")
+	case *shard.HostLost:
+		if !m.Expected && !m.Doubts {
+			o.w.problem("the loss of a connection to %s raised no doubt", m.Host)
+		}
+		o.raised(m.Doubts)
+	case *shard.ConnectFailed:
+		// A server that answers with another error than these lets somebody not in: that says nothing of its role.
+		says := m.Code == "" || m.Code == "57P03" || m.Code == "57P01" || m.Code == "57P02"
+		if v := o.w.shard.View(); v.Elected == m.Host && says && !m.Doubts {
+			o.w.problem("a failed connect to %s, which is elected, raised no doubt", m.Host)
+		}
+		o.raised(m.Doubts)
+	case *shard.Hinted:
+		o.raised(m.Doubts)
+	}
+}
+
+func (o *oracle) raised(doubts bool) {
+	if doubts {
+		o.mustDoubt("the shard is told of a doubt that is over")
+	}
+}
+
+func (o *oracle) mustDoubt(what string) {
+	if _, doubted := o.w.shard.InDoubt(); !doubted {
+		o.w.problem("%s", what)
+	}
+}
+
+// lost: a backend tells its lane that its connection is gone.
+func (o *oracle) lost(m *backend.Lost) {
+	delete(o.leases, m.Backend)
+	if m.Expected {
+		return
+	}
+	now, host := time.Now(), m.Backend.Host()
+	o.against[host] = now
+	if since, doubted := o.w.shard.InDoubt(); !doubted || since.Before(now) {
+		o.w.problem("the loss of a connection to %s was told before it raised doubt", host)
+	}
+}
+
+func (o *oracle) detached(from string) {
+	o.left[from] = true
+	for id := range o.asks {
+		if id.from == from {
+			delete(o.asks, id)
+		}
+	}
+	for b, h := range o.leases {
+		if h.from == from {
+			delete(o.leases, b)
+		}
+	}
+}
+
+// answered takes a checkout's answer; nil if it needs none any more.
+func (o *oracle) answered(from string, req uint64) *ask {
+	id := askID{from, req}
+	a := o.asks[id]
+	if a == nil && !o.left[from] && !o.gone[id] {
+		o.w.problem("checkout %d of %s was answered and is not open", req, from)
+	}
+	delete(o.asks, id)
+	return a
+}
+
+// look notes who is in a queue.
+func (o *oracle) look() {
+	o.seen++
+	for _, a := range o.asks {
+		if !a.co.Queued() {
+			continue
+		}
+		if a.inQueue != o.seen-1 {
+			a.queuedFor = o.seen
+		}
+		a.inQueue = o.seen
+	}
+}
+
+// inTurn: nobody who stood before a in the queue when a was last seen there still stands there.
+func (o *oracle) inTurn(a *ask) {
+	for _, b := range o.asks {
+		if b.lane == a.lane && b.target == a.target && b.co.Queued() && b.co.Turn < a.co.Turn && a.inQueue > 0 && b.queuedFor > 0 && b.queuedFor <= a.inQueue {
+			o.w.problem("checkout of turn %d was served before the one of turn %d, which waits behind it", a.co.Turn, b.co.Turn)
+		}
+	}
+}
+
+func (o *oracle) granted(from string, m *shard.Granted) {
+	o.look()
+	a, b, v := o.answered(from, m.Req), m.Backend, o.w.shard.View()
+	if o.left[from] {
+		return // the lane takes it back when it hears of that
+	}
+	if h := o.leases[b]; h != nil {
+		o.w.problem("backend %d was granted to %s while %s holds it", b.ID, from, h.from)
+	}
+	h := &held{from: from, host: b.Host()}
+	o.leases[b] = h
+	if m.Epoch != v.Epoch {
+		o.w.problem("granted under epoch %d, the view's is %d", m.Epoch, v.Epoch)
+	}
+	if a == nil {
+		return
+	}
+	h.write = a.target == shard.ReadWrite
+	switch {
+	case h.write:
+		o.inTurn(a)
+		o.write(a, b, v)
+	case a.target == shard.Standby && !slices.Contains(v.Standbys, b.Host()):
+		o.w.problem("backend %d on %s was granted for target standby; standbys are %v", b.ID, b.Host(), v.Standbys)
+	}
+}
+
+// write holds a write grant against all that is true and known.
+func (o *oracle) write(a *ask, b *backend.Backend, v *shard.View) {
+	o.grants++
+	host, p := b.Host(), b.Proof()
+	bad := func(format string, args ...any) {
+		o.w.problem("write granted on backend %d, %s (epoch %d, floor %d): "+format, append([]any{b.ID, host, v.Epoch, v.Floor}, args...)...)
+	}
+	o.w.trace("lane", "grants a write on backend %d, %s, to %s", b.ID, host, a.co.From.Id)
+	if v.Elected != host {
+		bad("elected is %q", v.Elected)
+	}
+	if o.w.plan.fence == shard.FenceOff {
+		if p != nil && p.Timeline < v.Floor {
+			bad("its timeline is %d", p.Timeline)
+		}
+		return
+	}
+	if p == nil {
+		bad("without a proof")
+		return
+	}
+	if p.InRecovery || p.ReadOnly {
+		bad("it said that it cannot write")
+		return
+	}
+	if p.Timeline < v.Floor || v.SystemID != 0 && p.SystemID != v.SystemID {
+		bad("its timeline is %d, its cluster %d, the shard's %d", p.Timeline, p.SystemID, v.SystemID)
+	}
+	if since, doubted := o.w.shard.InDoubt(); doubted && !p.Asked.After(since) {
+		bad("in doubt since %v, its proof is of %v", since.Sub(epoch), p.Asked.Sub(epoch))
+	}
+	if o.w.plan.fence == shard.FenceAlways && p.Asked.Before(a.enqueued) {
+		bad("fence = always, its proof is older than the checkout")
+	}
+	o.w.mu.Lock()
+	s := o.w.logins[b.Login()]
+	o.w.mu.Unlock()
+	if s == nil || !s.could(p.Asked, p.Answered, p.Started.UnixMicro(), p.Timeline) {
+		bad("%v could not write between %v and %v", s, p.Asked.Sub(epoch), p.Answered.Sub(epoch))
+	}
+	if known := o.known[p.SystemID]; known > p.Timeline {
+		bad("its timeline is %d, and %d was seen out of recovery", p.Timeline, known)
+	}
+	if against := o.against[host]; !p.Asked.After(against) && !o.positive[host].After(against) {
+		bad("at %v something spoke against it, its proof is of %v", against.Sub(epoch), p.Asked.Sub(epoch))
+	}
+}
+
+// watchShard looks at the shard's actor before and after each message.
+func (o *oracle) watchShard(next actor.ReceiverFunc) actor.ReceiverFunc {
+	return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
+		o.mu.Lock()
+		o.taking = doubtful(e.Message)
+		switch e.Message.(type) {
+		case *actor.Started:
+			o.starts++
+			if o.starts > 1 {
+				o.cut = time.Now()
+			}
+		case *shard.Forget: // before: the actor may panic behind it
+			o.cut = time.Now()
+			clear(o.known)
+			o.forgets = true
+		}
+		o.mu.Unlock()
+		defer func() {
+			o.mu.Lock()
+			o.taking = false
+			o.mu.Unlock()
+		}()
+		next(c, e)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.taken(e.Message)
+	}
+}
+
+func doubtful(message any) bool {
+	switch m := message.(type) {
+	case *shard.HostLost:
+		return m.Doubts
+	case *shard.ConnectFailed:
+		return m.Doubts
+	case *shard.Hinted:
+		return m.Doubts
+	}
+	return false
+}
+
+// logged looks at a line of the log: while the shard's actor takes in what doubt was raised for, the doubt stands until
+// the view that follows from it is there.
+func (o *oracle) logged(line []byte) {
+	if !bytes.Contains(line, []byte(`"message":"shard: view"`)) && !bytes.Contains(line, []byte(`"message":"shard: demoted"`)) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.taking {
+		o.mustDoubt("doubt was settled before the view that follows from it")
+	}
+}
+
+// taken: the shard's actor has taken a message in.
+func (o *oracle) taken(message any) {
+	v := o.w.shard.View()
+	switch m := message.(type) {
+	case *monitor.Observed:
+		o.observed(m.Observation, v)
+	case *shard.Observed:
+		o.observed(m.Observation, v)
+	case *shard.Connected:
+		if m.Observation != nil {
+			o.observed(*m.Observation, v)
+		}
+	case *shard.Configure:
+		o.hosts = m.Settings.Hosts
+	}
+	if v.SystemID == o.last.SystemID && v.Floor < o.last.Floor || o.last.SystemID != 0 && v.SystemID != o.last.SystemID {
+		if !o.forgets {
+			o.w.problem("without FORGET the floor went from %d of %d to %d of %d", o.last.Floor, o.last.SystemID, v.Floor, v.SystemID)
+		}
+		o.forgets = false
+	}
+	if known := o.known[v.SystemID]; v.SystemID != 0 && known > v.Floor {
+		o.w.problem("timeline %d was taken in and the floor is %d", known, v.Floor)
+	}
+	if v != o.last && v.Epoch != o.last.Epoch {
+		o.w.trace("view", "epoch %d elected %q floor %d of %d, %s: %s", v.Epoch, v.Elected, v.Floor, v.SystemID, v.State, v.Why)
+	}
+	o.last = v
+}
+
+func (o *oracle) observed(m role.Observation, v *shard.View) {
+	host := string(m.Host)
+	if !m.Asked.After(o.cut) || !o.listed(host) || v.SystemID == 0 {
+		return
+	}
+	if m.SystemID != v.SystemID || !m.Verdict.OutOfRecovery() || m.Verdict == role.ReadOnly {
+		o.against[host] = later(o.against[host], m.Answered)
+	} else {
+		o.positive[host] = later(o.positive[host], m.Asked)
+	}
+	if m.Verdict.OutOfRecovery() && m.SystemID == v.SystemID {
+		o.known[m.SystemID] = max(o.known[m.SystemID], m.Timeline)
+	}
+}
+
+// listed reports whether an address is a host of the shard for sure.
+func (o *oracle) listed(host string) bool {
+	if o.w.plan.named() {
+		return time.Since(o.moved) > 10*time.Second
+	}
+	return slices.ContainsFunc(o.hosts, func(h shard.HostSetting) bool { return h.Addr == host })
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// slack is how long what must happen at once may take: the tick of a lane, and messages on their way.
+const slack = 1500 * time.Millisecond
+
+// inspect looks at what must not last. A step.
+func (o *oracle) inspect() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, v := time.Now(), o.w.shard.View()
+	for id, a := range o.asks {
+		if !a.told && !a.deadline.IsZero() && now.After(a.deadline.Add(slack)) {
+			a.told = true
+			o.w.problem("checkout %d of %s for target %d was to be answered by %v", id.req, id.from, a.target, a.deadline.Sub(epoch))
+		}
+	}
+	for b, h := range o.leases {
+		switch {
+		case !h.write || v.Elected == "" || v.Elected == h.host:
+			h.wrong = time.Time{}
+		case h.wrong.IsZero():
+			h.wrong = now
+		case now.Sub(h.wrong) > slack:
+			o.w.problem("backend %d on %s is leased for writes to %s since %v, while %s is elected", b.ID, h.host, h.from, h.wrong.Sub(epoch), v.Elected)
+			h.write = false
+		}
+	}
+}
+
+// deadLetter: a message went to an actor that is gone. Those that cross the end of their receiver are in order; one that
+// asks for something would never be answered.
+func (o *oracle) deadLetter(d *actor.DeadLetterEvent) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stopping {
+		return
+	}
+	switch d.Message.(type) {
+	case *shard.Checkout, *shard.Attach:
+		o.w.problem("%T went to %s, which is gone", d.Message, d.PID.Id)
+	}
+}
