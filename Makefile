@@ -13,6 +13,10 @@ LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # go test runs this many packages at once; each may start PostgreSQL servers of its own.
 TESTFLAGS ?= -timeout 8m
 
+# For make sim: how many histories, and the seed of the first.
+HISTORIES ?= 10000
+FIRST ?= 0
+
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +101,10 @@ soak-cancel: ## 45 minutes of cancels at random moments, and the control that ha
 	@scripts/install.sh ca-certificates postgresql npm
 	$(GO) run ./cmd/fencepost-soak cancel $(SOAKFLAGS)
 	$(GO) run ./cmd/fencepost-soak cancel -control -late=false -per-cell 1000 -total 0 -cell-limit 4m $(SOAKFLAGS)
+
+.PHONY: sim
+sim: ## 10000 simulated histories of a cluster (HISTORIES=n, FIRST=seed); a failure prints its seed
+	$(GO) test -count=1 -timeout 6h -v ./internal/hasim -run TestHistories -histories $(HISTORIES) -first $(FIRST) -progress
 
 .PHONY: clean
 clean: ## what the targets above left in this folder

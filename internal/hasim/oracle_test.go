@@ -361,13 +361,15 @@ func (o *oracle) taken(message any) {
 
 func (o *oracle) observed(m role.Observation, v *shard.View) {
 	host := string(m.Host)
+	writable := m.SystemID == v.SystemID && m.Verdict == role.Writable
+	if writable {
+		o.positive[host] = later(o.positive[host], m.Asked)
+	}
 	if !m.Asked.After(o.cut) || !o.listed(host) || v.SystemID == 0 {
 		return
 	}
-	if m.SystemID != v.SystemID || !m.Verdict.OutOfRecovery() || m.Verdict == role.ReadOnly {
+	if !writable {
 		o.against[host] = later(o.against[host], m.Answered)
-	} else {
-		o.positive[host] = later(o.positive[host], m.Asked)
 	}
 	if m.Verdict.OutOfRecovery() && m.SystemID == v.SystemID {
 		o.known[m.SystemID] = max(o.known[m.SystemID], m.Timeline)
