@@ -217,3 +217,70 @@ func TestReady(t *testing.T) {
 		closeAll(append(proxies, late, alone))
 	})
 }
+
+// TestLossyNetwork: where three packets in ten are lost, nobody's evidence is, whatever is thought of the members meanwhile
+// (field case 10.09).
+func TestLossyNetwork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newMemnet(8)
+		proxies := memFleet(t, n, 10, nil)
+		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
+		n.lose(0.3)
+		missing, flaps := 0, 0
+		for range 120 {
+			for i, p := range proxies {
+				p.saw(role.Host(fmt.Sprintf("10.0.0.%d:5432", i+1)), role.InRecovery, 1)
+			}
+			time.Sleep(time.Second)
+			for _, p := range proxies {
+				d := p.describe()
+				if len(d.Evidence) != 10 {
+					missing++
+				}
+				flaps += 10 - d.Alive
+			}
+		}
+		if missing > 10 { // the first second may be short
+			t.Errorf("evidence was missing %d times", missing)
+		}
+		t.Logf("of 10 members over 2 minutes: %d member-seconds not alive, evidence missing %d times", flaps, missing)
+		n.lose(0)
+		eventually(t, 15*time.Second, "whole again", func() bool { return whole(proxies) })
+		closeAll(proxies)
+	})
+}
+
+// TestRestart: an actor that fails joins anew under the same boot identifier, and its subscribers go on as before.
+func TestRestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newMemnet(7)
+		proxies := memFleet(t, n, 3, nil)
+		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
+		proxies[1].saw("10.0.0.1:5432", role.Writable, 1)
+		proxies[2].saw("10.0.0.2:5432", role.InRecovery, 1)
+		time.Sleep(5 * time.Second)
+		proxies[1].send(&received{}) // which no callback lets through
+		time.Sleep(100 * time.Millisecond)
+		if d := proxies[1].describe(); d.Open || len(d.Evidence) != 2 || !d.Ready {
+			t.Errorf("after the failure: open %v, ready %v, %v", d.Open, d.Ready, d.Evidence)
+		}
+		took := eventually(t, 30*time.Second, "whole again", func() bool { return whole(proxies) })
+		t.Logf("whole again after %s", took)
+		proxies[0].saw("10.0.0.3:5432", role.InRecovery, 9)
+		proxies[1].saw("10.0.0.1:5432", role.Writable, 2)
+		time.Sleep(time.Second)
+		if _, ok := proxies[1].knows("10.0.0.3:5432", 9); !ok {
+			t.Error("its subscribers hear nothing any more")
+		}
+		if _, ok := proxies[2].knows("10.0.0.1:5432", 2); !ok {
+			t.Error("it is not heard any more")
+		}
+		if got := proxies[1].shard.count(func(m any) bool { _, ok := m.(*Ready); return ok }); got != 1 {
+			t.Errorf("ready %d times", got)
+		}
+		if rows := proxies[0].describe().Members; len(rows) != 3 {
+			t.Errorf("%+v", rows)
+		}
+		closeAll(proxies)
+	})
+}

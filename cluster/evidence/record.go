@@ -147,12 +147,10 @@ func (r Record) Seen(h role.Host) role.Observation {
 	return o
 }
 
-// later is the order of the values of one register. Later generations of a claim come first, because a process that was
-// told to forget claims anew; the payload settles what a process that is not ours may have written twice under one number.
-// Of two copies of one value the older one is the better one: ages leave out the time on the network.
+// later is the order of the values of one register. The payload settles what a process that is not ours may have written
+// twice under one number. Of two copies of one value the older one is the better one: ages leave out the time on the network.
 func later(a, b Record) int {
-	return cmp.Or(cmp.Compare(a.Floor.Generation, b.Floor.Generation), cmp.Compare(a.Seq, b.Seq),
-		bytes.Compare(encodeBody(nil, a), encodeBody(nil, b)), b.At.Compare(a.At))
+	return cmp.Or(cmp.Compare(a.Seq, b.Seq), bytes.Compare(encodeBody(nil, a), encodeBody(nil, b)), b.At.Compare(a.At))
 }
 
 func (r Record) String() string {
