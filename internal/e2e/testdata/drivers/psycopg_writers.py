@@ -8,11 +8,15 @@ Arguments: the number of clients, the statement that asks the server what it is.
 environment variables.
 """
 
+import logging
 import sys
 import threading
 import time
 
 import psycopg
+
+# psycopg warns of a ROLLBACK that fails behind an error; the error is what is told.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 stop = threading.Event()
 lock = threading.Lock()
