@@ -11,6 +11,8 @@ import (
 	"fencepost/actors/monitor"
 	"fencepost/actors/shard/election"
 	"fencepost/actors/shard/health"
+	"fencepost/cluster"
+	"fencepost/cluster/evidence"
 	"fencepost/role"
 )
 
@@ -25,6 +27,8 @@ type ActorConfig struct {
 	// Observer is this process in what its shards observe: its boot identifier.
 	Observer string
 	Log      zerolog.Logger
+	// Fleet is the actor of package cluster; nil: there is no fleet.
+	Fleet *actor.PID
 	// Dial is how monitors connect; nil: as monitor.Config says.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Resolver finds the addresses of host names; nil: as monitor.NamesConfig says.
@@ -57,6 +61,8 @@ type memory struct {
 	gone     map[role.Host]string   // the elected host's address that its name, the value, does not have any more
 	seq      uint64                 // of the last observation
 	file     stateKeeper
+	peers    peers
+	hold     holding
 	early    []any // what came before the state file was read, in order
 	seen     []Transition
 	counts   ShardCounts
@@ -171,6 +177,8 @@ func (a *decider) begin() {
 	a.follow()
 	a.attend(now)
 	a.elect(now, now, election.Tick{})
+	a.tellHosts(now)
+	a.joinFleet(now)
 	for host := range a.mem.gone {
 		a.elect(now, now, election.AddressGone{Host: host})
 	}
@@ -257,6 +265,18 @@ func (a *decider) dispatch(now time.Time, message any) {
 		a.configure(now, m.Settings)
 	case *Forget:
 		a.forget(now, m)
+	case *Hold:
+		a.hold(now, m)
+	case *Release:
+		a.release(now, m)
+	case *cluster.PeerEvidence:
+		a.judge(now, m.Told)
+	case *cluster.PeerFloor:
+		a.judge(now, m.Promised)
+	case *cluster.Forgotten:
+		a.judge(now, evidence.Forgot{Generation: m.Generation})
+	case *cluster.Ready:
+		a.ready(now, m)
 	case *DescribeShard:
 		m.Reply <- a.describe(now)
 	default:

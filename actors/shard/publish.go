@@ -9,8 +9,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"fencepost/actors/monitor"
 	"fencepost/actors/shard/election"
 	"fencepost/actors/shard/health"
+	"fencepost/cluster"
 	"fencepost/role"
 )
 
@@ -18,7 +20,7 @@ import (
 func (a *decider) publish(now time.Time) {
 	v, old := a.compose(now), a.cfg.Shard.View()
 	told := v.actsLike(old)
-	if told && v.Why == old.Why && v.Explanation == old.Explanation && v.Hint == old.Hint {
+	if told && v.Why == old.Why && v.Explanation == old.Explanation && v.Hint == old.Hint && v.NoReads == old.NoReads {
 		return
 	}
 	a.cfg.Shard.Publish(v)
@@ -31,7 +33,7 @@ func (a *decider) publish(now time.Time) {
 func (v *View) actsLike(w *View) bool {
 	return v.Epoch == w.Epoch && v.Static == w.Static && v.Elected == w.Elected && v.Floor == w.Floor && v.SystemID == w.SystemID &&
 		v.NoTimelines == w.NoTimelines && v.State == w.State && v.Balance == w.Balance && v.Warm == w.Warm && v.Refuse == w.Refuse &&
-		slices.Equal(v.Standbys, w.Standbys)
+		slices.Equal(v.Standbys, w.Standbys) && slices.Equal(v.Candidates, w.Candidates)
 }
 
 // tellLanes tells the lanes of the view, or, if recount is set, asks them for their connections.
@@ -49,7 +51,18 @@ func (a *decider) compose(now time.Time) *View {
 		NoTimelines: e.Evidence.NoTimelines, State: a.health.State(), Since: e.Since, Why: e.Why,
 		Standbys: a.standbys(now, rows), Balance: s.Balance, Warm: s.Warm, Refuse: s.Refuse,
 	}
+	if v.State == health.Healthy {
+		v.Warm = 0
+	}
+	if e.Elected == "" {
+		v.Candidates = a.candidates()
+	}
 	switch {
+	case !a.mem.peers.ready:
+		v.Elected, v.Static, v.Candidates, v.Explanation = "", false, nil, "this member has not heard from its fleet yet"
+	case a.held():
+		v.Elected, v.Candidates, v.Since, v.Why = "", nil, a.mem.hold.began, "a switchover is under way"
+		v.Explanation = fmt.Sprintf("writes wait for a switchover from %s", a.mem.hold.from)
 	case !a.explains():
 	case e.Elected == "":
 		v.Explanation = fmt.Sprintf("no primary is known since %s; %s; the shard is %s", clock(e.Since), a.election.Explain(now), v.State)
@@ -57,7 +70,30 @@ func (a *decider) compose(now time.Time) *View {
 	default:
 		v.Explanation = fmt.Sprintf("failover since %s (%s); %s", clock(a.health.Since()), a.health.Reason(), a.election.Explain(now))
 	}
+	if len(v.Standbys) == 0 {
+		v.NoReads = a.noReads(now, rows)
+	}
 	return v
+}
+
+// candidates are the hosts that a client's login may look at where their monitors cannot: what answers, but does not let
+// the monitor in, may be the primary all the same.
+func (a *decider) candidates() (hosts []string) {
+	for _, c := range a.list {
+		if w := a.hosts[c.Host]; c.Role != election.Replica && w != nil && (w.kind == monitor.Rejected || w.kind == monitor.Senseless) {
+			hosts = append(hosts, string(c.Host))
+		}
+	}
+	return hosts
+}
+
+// noReads says why each host serves no reads.
+func (a *decider) noReads(now time.Time, rows []election.HostRow) string {
+	var all []string
+	for _, r := range rows {
+		all = append(all, fmt.Sprintf("%s: %s", r.Host, a.unreadable(now, r)))
+	}
+	return strings.Join(all, "; ")
 }
 
 // explains reports whether the view says what each host last said.
@@ -137,6 +173,9 @@ func (a *decider) forget(now time.Time, m *Forget) {
 	a.mem.counts.Forgets++
 	a.tell(now, zerolog.WarnLevel, "forget", "", "FORGET: identifier and floor are learnt anew")
 	a.elect(now, now, election.Forget{})
+	if a.cfg.Fleet != nil {
+		a.ctx.Send(a.cfg.Fleet, &cluster.Forgotten{Shard: a.cfg.Shard.Name, Generation: a.election.View().Floor.Generation})
+	}
 	if m.Reply != nil {
 		m.Reply <- a.election.View().Floor.Generation
 	}

@@ -42,6 +42,11 @@ type View struct {
 	Refuse bool
 	// Explanation is what each host last said, for whoever waits for a primary; "" while there is one.
 	Explanation string
+	// NoReads is why no host serves reads, for whoever wants a standby; "" while one does.
+	NoReads string
+	// Candidates are hosts that answer but do not let their monitors look, while no primary is known: the login of a client
+	// that waits may find that one of them is it.
+	Candidates []string
 	// Hint is what an operator can do about it, "" if nothing but wait: FORGET where the floor stands in the way.
 	Hint string
 }
@@ -137,7 +142,14 @@ func (s *Shard) Doubted(on bool, at time.Time) {
 }
 
 // Settle says that one RaiseDoubt was taken in. Only the shard's actor calls it, after Doubted.
-func (s *Shard) Settle() { s.pending.Add(-1) }
+func (s *Shard) Settle() {
+	for { // never below zero, where a later word would not be heard
+		n := s.pending.Load()
+		if n <= 0 || s.pending.CompareAndSwap(n, n-1) {
+			return
+		}
+	}
+}
 
 // InDoubt reports whether a write grant needs a proof asked for after since.
 func (s *Shard) InDoubt() (since time.Time, doubted bool) {

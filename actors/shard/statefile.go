@@ -154,7 +154,9 @@ func (k *stateKeeper) written(now time.Time, log zerolog.Logger, m stateWritten)
 
 // save writes the floor to the state file if it holds another one. The goroutine ends with the write.
 func (a *decider) save(now time.Time) {
-	k, path, floor := &a.mem.file, a.mem.settings.StateFile, a.election.View().Floor
+	v := a.election.View()
+	k, path, floor := &a.mem.file, a.mem.settings.StateFile, v.Floor
+	floor.Timeline = v.Own // what others claim they can claim again
 	if path == "" || k.busy || now.Before(k.retry) || floor == k.floor && path == k.path || floor == (role.Floor{}) {
 		return
 	}

@@ -23,6 +23,17 @@ func (m *Machine) raise() {
 	}
 }
 
+// OnFloor is the observation that the floor, as far as it was seen here, rests on; false if there is none, or if it came
+// from a state file or an earlier view.
+func (m *Machine) OnFloor() (role.Observation, bool) {
+	for _, h := range m.hosts {
+		if m.votes(h) && m.floor.Timeline != 0 && h.out.SystemID == m.floor.SystemID && h.out.Timeline == m.floor.Timeline {
+			return h.out, true
+		}
+	}
+	return role.Observation{}, false
+}
+
 // electable reports whether the role of a host lets it be elected.
 func (m *Machine) electable(h *host) bool {
 	if h.Role == Auto {

@@ -121,7 +121,7 @@ type host struct {
 // Machine is the election of one shard.
 type Machine struct {
 	cfg       Config
-	hosts     []*host // in the order of the list
+	hosts     []*host    // in the order of the list
 	floor     role.Floor // as seen here
 	claim     FloorClaim // of other members, in the generation and cluster of floor
 	elected   *host

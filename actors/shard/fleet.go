@@ -1,0 +1,130 @@
+package shard
+
+import (
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"fencepost/actors/shard/election"
+	"fencepost/cluster"
+	"fencepost/cluster/evidence"
+	"fencepost/role"
+)
+
+// This file is what a shard tells the fleet, and what it makes of what the fleet says: see evidence.Judge.
+
+// peers is what is kept of the fleet over a restart of the actor.
+type peers struct {
+	judge     evidence.Judge
+	claim     election.FloorClaim // the one in force
+	ready     bool                // the shard may grant writes, as far as the fleet is concerned
+	published map[role.Host]published
+	floor     role.Floor // told to the others
+}
+
+// published is what the others were told of a host last.
+type published struct {
+	verdict  role.Verdict
+	timeline uint32
+	at       time.Time
+}
+
+// tellEvery is how often the others are told what has not changed.
+const tellEvery = 500 * time.Millisecond
+
+// joinFleet asks for what the others say.
+func (a *decider) joinFleet(now time.Time) {
+	if a.cfg.Fleet == nil {
+		a.mem.peers.ready = true
+		return
+	}
+	if a.mem.peers.published == nil {
+		a.mem.peers.published = map[role.Host]published{}
+	}
+	if c := a.mem.peers.claim; c.Floor.Timeline != 0 { // a restart has lost it
+		a.elect(now, now, c)
+	}
+	a.ctx.Send(a.cfg.Fleet, &cluster.Subscribe{Shard: a.cfg.Shard.Name, To: a.ctx.Self(), Generation: a.election.View().Floor.Generation})
+	a.tellJudge(now)
+}
+
+// tellJudge gives the judge the shard's own view. It is called after every step.
+func (a *decider) tellJudge(now time.Time) {
+	if a.cfg.Fleet == nil {
+		return
+	}
+	v := a.election.View()
+	a.judge(now, evidence.Decided{Elected: v.Elected, Floor: v.Floor})
+	own := v.Floor
+	own.Timeline = v.Own
+	if own == a.mem.peers.floor || own.Timeline == 0 {
+		return
+	}
+	if o, ok := a.election.OnFloor(); ok {
+		a.mem.peers.floor = own
+		a.ctx.Send(a.cfg.Fleet, &cluster.PublishFloor{Shard: a.cfg.Shard.Name, Host: o.Host, Floor: own, At: o.Asked})
+	}
+}
+
+// tellHosts gives the judge the hosts that raise the floor.
+func (a *decider) tellHosts(now time.Time) {
+	if a.cfg.Fleet == nil {
+		return
+	}
+	var hosts []role.Host
+	for _, h := range a.list {
+		if h.Role == election.Auto || h.Role == election.Primary {
+			hosts = append(hosts, h.Host)
+		}
+	}
+	a.judge(now, evidence.Hosts{List: hosts})
+}
+
+// tellSeen tells the judge and the others of an answer: what is new at once, the rest now and then.
+func (a *decider) tellSeen(now time.Time, o role.Observation) {
+	if a.cfg.Fleet == nil {
+		return
+	}
+	a.judge(now, evidence.Looked{Observation: o})
+	last := a.mem.peers.published[o.Host]
+	if last.verdict == o.Verdict && last.timeline == o.Timeline && now.Sub(last.at) < tellEvery {
+		return
+	}
+	a.mem.peers.published[o.Host] = published{o.Verdict, o.Timeline, now}
+	a.ctx.Send(a.cfg.Fleet, &cluster.Publish{Shard: a.cfg.Shard.Name, Observation: o})
+}
+
+// judge has the judge take an event in, and executes what it makes of it.
+func (a *decider) judge(now time.Time, e evidence.Event) {
+	for _, e := range a.mem.peers.judge.Step(now, e) {
+		switch e := e.(type) {
+		case evidence.Floor:
+			a.mem.peers.claim = election.FloorClaim{Host: e.Host, Floor: e.Floor, Why: e.Why}
+			a.elect(now, now, a.mem.peers.claim)
+		case evidence.Doubt:
+			a.elect(now, now, election.Hint{Host: e.Host, Why: "a peer's word: " + e.Why})
+			a.lookAfterLoss(e.Host)
+		case evidence.Probe:
+			a.probe(e.Host)
+		case evidence.Forget:
+			a.mem.counts.Forgets++
+			a.tell(now, zerolog.WarnLevel, "forget", "", "FORGET of another member: identifier and floor are learnt anew")
+			a.elect(now, now, election.Forget{Generation: e.Generation})
+		case evidence.Refused:
+			a.log.Info().Str("host", string(e.Host)).Str("member", e.Member).Str("reason", e.Why).Msg("shard: a peer's claim is not followed")
+		}
+	}
+}
+
+// ready: the fleet has been heard, or there is nobody to hear.
+func (a *decider) ready(now time.Time, m *cluster.Ready) {
+	if a.mem.peers.ready {
+		return
+	}
+	a.mem.peers.ready, a.stale = true, true
+	why := "no other member was heard: writes are granted on this member's own knowledge"
+	if m.Joined {
+		why = "the fleet was heard"
+	}
+	a.tell(now, zerolog.InfoLevel, "fleet", "", why)
+}
