@@ -51,9 +51,6 @@ func (a *decider) compose(now time.Time) *View {
 		NoTimelines: e.Evidence.NoTimelines, State: a.health.State(), Since: e.Since, Why: e.Why,
 		Standbys: a.standbys(now, rows), Balance: s.Balance, Warm: s.Warm, Refuse: s.Refuse,
 	}
-	if v.State == health.Healthy {
-		v.Warm = 0
-	}
 	if e.Elected == "" {
 		v.Candidates = a.candidates()
 	}
