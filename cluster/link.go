@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,9 @@ type link struct {
 	life    context.Context
 	end     context.CancelFunc
 	work    sync.WaitGroup // the goroutines of this link
+
+	announcing sync.Mutex // held while UpdateNode runs
+	began      []byte     // the metadata at the beginning, or earlier
 }
 
 // packet is a message to some members.
@@ -63,7 +67,7 @@ const (
 
 // open starts a memberlist. It blocks no longer than binding takes.
 func open(cfg *Config, s *store, keys *memberlist.Keyring, logs io.Writer, tell func(any)) (*link, error) {
-	l := &link{store: s, tell: tell, packets: make(chan packet, maxPackets), letters: make(chan struct{}, lettersAtOnce)}
+	l := &link{store: s, began: *s.meta.Load(), tell: tell, packets: make(chan packet, maxPackets), letters: make(chan struct{}, lettersAtOnce)}
 	logger := log.New(logs, "", 0)
 	transport, err := cfg.Transport(logger)
 	if err != nil {
@@ -127,10 +131,18 @@ func (l *link) write(to node, boot evidence.Boot, request uint64, message []byte
 	return true
 }
 
-// announce tells everybody that this member's metadata changed.
+// announce tells everybody what this member says of itself now. One at a time: of two at once, the one that read the older
+// metadata could come out as the later one.
 func (l *link) announce() {
-	l.work.Go(func() { _ = l.list.UpdateNode(time.Second) })
+	l.work.Go(func() {
+		l.announcing.Lock()
+		defer l.announcing.Unlock()
+		_ = l.list.UpdateNode(time.Second)
+	})
 }
+
+// outdated reports whether the metadata changed after the link began to open.
+func (l *link) outdated() bool { return !bytes.Equal(l.began, *l.store.meta.Load()) }
 
 // join looks the names up and talks to every address that is not known to be alive; it answers with joined.
 func (l *link) join(cfg *Config, names []string, known []netip.AddrPort, dead []netip.AddrPort) {

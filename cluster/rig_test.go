@@ -34,9 +34,10 @@ func (b *inbox) Receive(ctx actor.Context) {
 	}
 	b.mu.Lock()
 	b.got, b.at = append(b.got, ctx.Message()), append(b.at, time.Now())
+	do := b.do
 	b.mu.Unlock()
-	if b.do != nil {
-		b.do(ctx)
+	if do != nil {
+		do(ctx)
 	}
 }
 
