@@ -36,6 +36,7 @@ func (s *Fencepost) Reload() error {
 	before := s.shards
 	settings := s.snapshot(next)
 	s.reshard(next, before)
+	s.reloadFleet(next)
 	s.settings.Store(settings)
 	r := &routes{s: s, cfg: next, shards: s.shards}
 	for _, p := range s.tree.lanes {

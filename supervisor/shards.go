@@ -60,7 +60,7 @@ func shardSettings(cfg *config.Config, c *config.Shard) shard.Settings {
 func (t *tree) spawnShard(ctx actor.Context, sh *shard.Shard) {
 	t.stopShard(ctx, sh.Name)
 	cfg := t.s.config.Load()
-	c := shard.ActorConfig{Shard: sh, Observer: t.s.boot, Log: t.s.log, Lanes: func() []*actor.PID { return t.lanes }}
+	c := shard.ActorConfig{Shard: sh, Observer: t.s.boot, Fleet: t.fleet, Log: t.s.log, Lanes: func() []*actor.PID { return t.lanes }}
 	if section := cfg.Shards[sh.Name]; section != nil && section.HasRoles() {
 		c.Settings = shardSettings(cfg, section)
 	}

@@ -198,6 +198,10 @@ func (s *Fencepost) end() {
 		for _, p := range t.lanes {
 			s.stopActor(p)
 		}
+		for _, ref := range s.Shards() {
+			s.stopActor(ref.PID)
+		}
+		s.leaveFleet()
 		s.stopActor(s.root)
 	}
 	if s.http != nil {

@@ -25,6 +25,7 @@ type tree struct {
 
 	lanes, sessions         []*actor.PID
 	cancel, admin, listener *actor.PID
+	fleet                   *actor.PID // nil: there is none
 	mu                      sync.Mutex // guards shards
 	shards                  map[string]*actor.PID
 	spawned                 int // actors of shards, so that each has a name of its own
@@ -64,7 +65,9 @@ func (t *tree) start(ctx actor.Context) error {
 		return []actor.PropsOption{actor.WithDispatcher(loops[i]), actor.WithMailbox(func() actor.Mailbox { return loops[i].NewMailbox() }),
 			actor.WithSupervisor(keepGoing{s.log})}
 	}
-	if t.cancel, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &frontend.KeyTable{Log: s.log, Keys: keys, PeerID: s.settings.Load().PeerID, Forward: s.forwardCancel} }, onLoop(0)...), "cancel"); err != nil {
+	if t.cancel, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
+		return &frontend.KeyTable{Log: s.log, Keys: keys, PeerID: s.settings.Load().PeerID, Forward: s.forwardCancel}
+	}, onLoop(0)...), "cancel"); err != nil {
 		return err
 	}
 	for i, l := range loops {
@@ -73,6 +76,9 @@ func (t *tree) start(ctx actor.Context) error {
 			return err
 		}
 		t.lanes = append(t.lanes, pid)
+	}
+	if err := t.spawnFleet(ctx, s.config.Load()); err != nil {
+		return err
 	}
 	// A shard tells the lanes of each view, and lanes come to know it by their first client: both are there before one.
 	for _, sh := range s.shards {
@@ -92,6 +98,7 @@ func (t *tree) start(ctx actor.Context) error {
 		return err
 	}
 	t.frontendDeps.Admin = t.admin
+	t.attachFleet(ctx)
 	listening := make(chan error, 1)
 	t.listener, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return newListener(s, first, listening) }, onLoop(0)...), "listener")
 	if err != nil {
@@ -115,7 +122,7 @@ type keepGoing struct{ log zerolog.Logger }
 // HandleFailure implements actor.SupervisorStrategy.
 func (k keepGoing) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, message any) {
 	name := child.Id[strings.LastIndexByte(child.Id, '/')+1:]
-	restart := strings.HasPrefix(name, shardPrefix) || strings.Contains(child.Id, "lanes-") && !strings.HasPrefix(name, "lanes-")
+	restart := name == fleetName || strings.HasPrefix(name, shardPrefix) || strings.Contains(child.Id, "lanes-") && !strings.HasPrefix(name, "lanes-")
 	k.log.Error().Str("actor", child.Id).Str("reason", fmt.Sprint(reason)).Type("message_type", message).Bool("restarted", restart).Msg("actor failed")
 	if restart {
 		sup.RestartChildren(child)

@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"fencepost/cluster"
 	"fencepost/wire"
 )
 
@@ -39,6 +40,19 @@ func newKey(peerID uint16, version uint32) wire.CancelKey {
 
 // KeyPeer is the peer_id in a key.
 func KeyPeer(k wire.CancelKey) uint16 { return uint16(k.PID >> peerShift & maxPeerID) }
+
+// KeyBytes is a key as members of a fleet pass it on.
+func KeyBytes(k wire.CancelKey) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, k.PID), k.Secret...)
+}
+
+// keyOf reads KeyBytes; false for what no member sends.
+func keyOf(b []byte) (wire.CancelKey, bool) {
+	if len(b) != 4+shortSecret && len(b) != 4+longSecret {
+		return wire.CancelKey{}, false
+	}
+	return wire.CancelKey{PID: binary.BigEndian.Uint32(b), Secret: append([]byte(nil), b[4:]...)}, true
+}
 
 // Keys is what a KeyTable knows; it outlives a failure of the actor.
 type Keys struct {
@@ -84,6 +98,10 @@ func (t *KeyTable) Receive(ctx actor.Context) {
 			done() // a second call does no harm
 		}
 		delete(t.Keys.waiting, k)
+	case *cluster.CancelFor: // from another member
+		if key, ok := keyOf(m.Key); ok {
+			ctx.Send(ctx.Self(), &CancelRequest{Key: key, Done: func() {}, Forwarded: true})
+		}
 	case *CancelRequest:
 		pid := t.Keys.pids[tableKey{m.Key.PID, string(m.Key.Secret)}]
 		if peer := KeyPeer(m.Key); pid == nil && peer != t.PeerID && peer != 0 && t.Forward != nil && !m.Forwarded {

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -255,6 +257,18 @@ func (b *Budget) unused() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.lanes) == 0
+}
+
+// Used is the number of server connections of the process.
+func (b *Budgets) Used() int {
+	b.mu.Lock()
+	all := slices.Collect(maps.Values(b.pools))
+	b.mu.Unlock()
+	n := 0
+	for _, p := range all {
+		n += p.Used()
+	}
+	return n
 }
 
 // DatabaseUsed is the number of server connections of a database, on all hosts.
