@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/hashicorp/memberlist"
+	"github.com/rs/zerolog"
 
 	"fencepost/cluster/evidence"
 )

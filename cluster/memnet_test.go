@@ -161,10 +161,10 @@ func (p *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	tap := p.net.tapStreams
 	p.net.mu.Unlock()
 	if cut {
-		time.Sleep(timeout)
+		<-time.After(timeout)
 		return nil, errors.New("i/o timeout")
 	}
-	time.Sleep(after)
+	<-time.After(after)
 	if peer == nil {
 		return nil, errors.New("connection refused")
 	}
