@@ -105,13 +105,13 @@ func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC"
 func (a *decider) hint(rows []election.HostRow) string {
 	foreign := slices.ContainsFunc(rows, func(r election.HostRow) bool { return r.Foreign && r.Last.Verdict == role.Writable })
 	switch behind := a.election.BehindFloor(); {
+	case a.conflict:
+		return "Stop or demote all but one of the writable servers."
 	case behind && foreign && a.mem.settings.Election.SystemID != 0:
 		return "A server of another cluster is writable: if it is the right one, change system_identifier in the settings."
 	case behind:
 		return fmt.Sprintf("A writable server is refused because the shard has been on a later timeline or belongs to another cluster: "+
 			"if it is the right one, run FORGET %s on the admin console.", a.cfg.Shard.Name)
-	case a.conflict:
-		return "Stop or demote all but one of the writable servers."
 	}
 	return ""
 }
