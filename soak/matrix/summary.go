@@ -105,7 +105,6 @@ func (c *Cell) offences(synchronous bool) (all []string) {
 	none(r.Unasked, "transactions committed without a COMMIT")
 	if synchronous && c.Event != world.KindPromoteCopy {
 		none(r.Lost, "acknowledged writes lost")
-		none(r.OldAcks, "writes acknowledged by the old primary after the new one")
 	}
 	if c.Event == world.KindSlow {
 		none(total(r.Errors), "errors although the primary was only slow ("+counts(r.Errors)+")")
