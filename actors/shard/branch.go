@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -163,27 +164,45 @@ func (br *branch) dial(s *pool.Slot) {
 	m.pid = pid
 }
 
-// open reports whether there is a connection that is logged in.
-func (br *branch) open() bool {
-	m := br.machine
-	return m.Size() > m.Count(pool.Dialling)+m.Count(pool.Closing)
+// busy is how many backends somebody has, or is about to get: those that are being fenced are not counted.
+func (br *branch) busy() int {
+	n := br.machine.Count(pool.Leased)
+	if br.lane.fencing > 0 {
+		br.members(func(m *member) {
+			if m.fence != nil {
+				n--
+			}
+		})
+	}
+	return n
 }
 
-// setWarm keeps backends open for a login that waits for one; to the standby that is likely to be promoted while the
-// primary is in question; and one to a primary whose clients are refused, which nobody else would notice to be back.
-func (br *branch) setWarm() {
-	l, n := br.lane, 0
-	for _, a := range l.pending {
-		if a.at == br {
-			n = 1
-			break
-		}
+// opened is how many connections are logged in and not being closed.
+func (br *branch) opened() int {
+	m := br.machine
+	return m.Size() - m.Count(pool.Dialling) - m.Count(pool.Closing)
+}
+
+// warmHost is the host that connections are kept to before it is elected; "" for none.
+func (v *View) warmHost() string {
+	if v.Static || v.Warm == 0 || v.State == health.Healthy || len(v.Standbys) == 0 {
+		return ""
 	}
-	switch v := l.view; {
-	case v.Static || v.State == health.Healthy:
-	case len(v.Standbys) > 0 && v.Standbys[0] == br.host:
+	return v.Standbys[0]
+}
+
+// setWarm keeps backends open although nobody has asked for one: for a login, one more than those that have not helped it;
+// to the standby that is likely to be promoted while the primary is in question; and one to a host that nobody else looks
+// at: a candidate while a write waits, and a primary whose clients are refused.
+func (br *branch) setWarm() {
+	l, v, n := br.lane, br.lane.view, 0
+	if slices.ContainsFunc(l.pending, func(a *login) bool { return a.at == br }) {
+		n = 1 + br.opened()
+	}
+	if br.host != "" && br.host == v.warmHost() {
 		n = max(n, v.Warm)
-	case br == l.write && l.refuses(ReadWrite):
+	}
+	if br == l.write && l.refuses(ReadWrite) || slices.Contains(v.Candidates, br.host) && l.wanted() {
 		n = max(n, 1)
 	}
 	if n != br.warm {

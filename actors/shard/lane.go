@@ -302,6 +302,7 @@ func (l *Lane) tick() {
 	l.tickFences()
 	l.expireLogins()
 	l.tellWaiting()
+	l.look()
 	l.dropBranches()
 	l.retireIfUnused()
 }

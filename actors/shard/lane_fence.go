@@ -35,19 +35,32 @@ const (
 	worthGrant                // it can take writes
 )
 
-// weigh applies DESIGN's rule for write grants: host elected, timeline not below the floor, proof, and while in doubt a
-// proof asked for after the last rise. asked: the proof was given just now for this very grant.
+// claim is what there is to say for a backend.
+type claim struct {
+	elected  bool           // its host is
+	known    *backend.Proof // the last one there was
+	proof    *backend.Proof // … if it is not void
+	shadowed bool
+	asked    bool // the proof was given just now, for the very grant that it is weighed for
+}
+
 func (l *Lane) weigh(m *member, asked bool) worth {
-	v, p := l.view, m.b.Proof()
+	return l.value(claim{elected: m.br == l.write && m.shard == l.spec.Shard, known: m.known(), proof: m.b.Proof(), shadowed: m.b.Shadowed(), asked: asked})
+}
+
+// value applies DESIGN's rule for write grants: host elected, timeline not below the floor, proof, and while in doubt a
+// proof asked for after the last rise.
+func (l *Lane) value(c claim) worth {
+	v, p := l.view, c.proof
 	switch {
-	case m.br != l.write || m.shard != l.spec.Shard || v.outdates(m.known()):
+	case !c.elected || v.outdates(c.known):
 		return worthNothing
 	case l.spec.Fence == FenceOff && (p == nil || p.NoTimelines || p.Timeline == 0 || p.Timeline >= v.Floor):
 		return worthGrant
 	case p == nil:
 		return worthFence
 	case p.InRecovery || p.ReadOnly:
-		if asked {
+		if c.asked {
 			return worthNothing
 		}
 		return worthFence
@@ -58,7 +71,7 @@ func (l *Lane) weigh(m *member, asked bool) worth {
 		return worthFence
 	case l.spec.Shard.View() != v: // doubt may be over because of what the lane does not know yet
 		return worthFence
-	case !asked && (l.spec.Fence == FenceAlways || v.NoTimelines || m.b.Shadowed()):
+	case !c.asked && (l.spec.Fence == FenceAlways || v.NoTimelines || c.shadowed):
 		return worthFence
 	}
 	return worthGrant

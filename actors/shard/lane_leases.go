@@ -23,6 +23,7 @@ func (l *Lane) checkout(co *Checkout) {
 	br.run(br.machine.Checkout(l.loop.Now(), &co.Waiter))
 	if co.homeless {
 		l.tellWaiting()
+		l.look()
 	}
 }
 
@@ -93,7 +94,7 @@ func (l *Lane) whyLate(br *branch, t Target, waited time.Duration) *pgerr.Error 
 	case l.paused:
 		return pgerr.Paused(l.key.Database, waited)
 	case br == l.home && t == Standby:
-		return pgerr.NoStandby(l.spec.Shard.Name, v.Explanation)
+		return pgerr.NoStandby(l.spec.Shard.Name, v.NoReads)
 	case br == l.home, l.refuses(t):
 		return pgerr.NoPrimary(l.spec.Shard.Name, l.loop.Now().Sub(v.Since), v.State.String(), v.Explanation, v.Hint)
 	case m.Failing() && br.refusal != nil && br.refusal.Code == pgerr.CannotConnectNow:
@@ -104,7 +105,7 @@ func (l *Lane) whyLate(br *branch, t Target, waited time.Duration) *pgerr.Error 
 		return pgerr.CannotConnect(errSlowLogin)
 	case br.allFencing():
 		return pgerr.FenceUnanswered(waited)
-	case t == ReadWrite && br.unfit != "" && m.Count(pool.Leased) == 0:
+	case t == ReadWrite && br.unfit != "" && br.busy() == 0:
 		return pgerr.CannotConnect(errors.New(br.host + ": " + br.unfit))
 	}
 	return pgerr.QueryWaitTimeout(waited)

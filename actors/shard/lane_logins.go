@@ -34,6 +34,7 @@ func (l *Lane) attach(m *Attach) {
 		l.pending = append(l.pending, &login{m, br})
 		br.setWarm()
 		l.tellWaiting()
+		l.look()
 	}
 }
 
@@ -49,7 +50,7 @@ func (l *Lane) welcome(t Target) *Welcome {
 	switch {
 	case l.view.Static:
 		return primary
-	case t == ReadWrite && primary == nil && standby != nil && l.write.open():
+	case t == ReadWrite && primary == nil && standby != nil && l.write.opened() > 0:
 		primary = standby.with(hotStandby, "off")
 		w.primary.Store(primary)
 	case t == Standby && standby == nil && primary != nil && l.standbyOpen():
@@ -69,7 +70,7 @@ func (l *Lane) welcome(t Target) *Welcome {
 
 func (l *Lane) standbyOpen() bool {
 	for _, h := range l.view.Standbys {
-		if l.branchOf(h).open() {
+		if l.branchOf(h).opened() > 0 {
 			return true
 		}
 	}

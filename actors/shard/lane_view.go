@@ -37,7 +37,9 @@ func (l *Lane) sync(anew bool) {
 		}
 	}
 	l.rejoin(moved)
+	l.branchOf(v.warmHost())
 	l.aimLogins()
+	l.look()
 	if l.refuses(ReadWrite) {
 		l.refuseWrites()
 	}
@@ -153,6 +155,38 @@ func (l *Lane) refuseWrites() {
 	l.refuseLogins(func(a *login) bool { return a.Target == ReadWrite }, l.whyLate(l.write, ReadWrite, 0))
 }
 
+// lookEvery is how often a lane in which a write waits logs in to a candidate.
+const lookEvery = time.Second
+
+// look has a backend opened to each host that may be the primary although its monitor cannot tell, as long as a write waits
+// for one: what the server says of itself at login is what the shard waits for. One that said it some time ago is replaced.
+func (l *Lane) look() {
+	for _, host := range l.view.Candidates {
+		br, now := l.branchOf(host), l.loop.Now()
+		var old []*pool.Slot
+		br.members(func(m *member) {
+			if p := m.known(); m.b.Slot.State() == pool.Idle && p != nil && now.Sub(p.Asked) >= lookEvery {
+				old = append(old, m.b.Slot)
+			}
+		})
+		if br.setWarm(); br.warm == 0 {
+			continue
+		}
+		for _, s := range old {
+			br.step(pool.Retire{Slot: s})
+		}
+	}
+}
+
+// wanted reports whether anybody waits for a primary to be known.
+func (l *Lane) wanted() bool {
+	if l.write != l.home {
+		return false
+	}
+	return slices.ContainsFunc(l.pending, func(a *login) bool { return a.Target == ReadWrite }) ||
+		slices.ContainsFunc(l.home.machine.Waiters(), func(w *pool.Waiter) bool { return w.Owner.(*Checkout).Target == ReadWrite })
+}
+
 // tellWaiting tells the shard that a write waits for a primary, or for a connection to it, so that it looks more often.
 func (l *Lane) tellWaiting() {
 	if l.view.Static || l.paused {
@@ -176,18 +210,14 @@ func (l *Lane) oldestWrite() (since time.Time) {
 		}
 	}
 	br := l.write
-	busy := br.machine.Count(pool.Leased)
-	br.members(func(m *member) {
-		if m.fence != nil {
-			busy--
-			if m.fence.co != nil {
-				earlier(m.fence.co.Enqueued)
-			}
-		}
-	})
-	if busy > 0 {
+	if br.busy() > 0 {
 		return time.Time{} // they can write
 	}
+	br.members(func(m *member) {
+		if m.fence != nil && m.fence.co != nil {
+			earlier(m.fence.co.Enqueued)
+		}
+	})
 	if br.machine.Waiting() > 0 {
 		for _, w := range br.machine.Waiters() {
 			if w.Owner.(*Checkout).Target == ReadWrite {
@@ -207,7 +237,7 @@ func (l *Lane) oldestWrite() (since time.Time) {
 func (l *Lane) dropBranches() {
 	keep := l.branches[:0]
 	for _, br := range l.branches {
-		if br == l.write || br.machine.Size() > 0 || br.machine.Waiting() > 0 || slices.Contains(l.view.Standbys, br.host) {
+		if br == l.write || br.warm > 0 || br.machine.Size() > 0 || br.machine.Waiting() > 0 || slices.Contains(l.view.Standbys, br.host) {
 			keep = append(keep, br)
 		} else {
 			br.drop()

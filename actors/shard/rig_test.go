@@ -33,6 +33,7 @@ type rig struct {
 	root   *actor.PID
 	shard  *Shard
 	spec   *PoolSpec
+	after  func() // what else is to hold when everything has ended; may be nil
 }
 
 var key = PoolKey{"db", "u"}
@@ -79,6 +80,9 @@ func bubble(t *testing.T, loops int, f func(r *rig)) {
 			if n := r.server.Open(); n != 0 {
 				t.Errorf("%d server connections are left open", n)
 			}
+			if r.after != nil {
+				r.after()
+			}
 			r.group.Stop()
 			r.server.Close()
 			time.Sleep(2 * time.Second) // the runtime's throttle of dead letters
@@ -115,6 +119,9 @@ type probe struct {
 	denied   chan *Refused
 	checkout *Checkout
 	lost     chan *pgerr.Error
+	target   Target
+	left     bool // it was detached
+	cut      chan *Superseded
 }
 
 func (p *probe) ServerData([]byte, backend.Seen) {}
@@ -123,7 +130,7 @@ func (p *probe) ServerLost(err *pgerr.Error)     { p.lost <- err }
 
 func (r *rig) newProbe(loop int, pool PoolKey) *probe {
 	p := &probe{r: r, loop: loop, pool: pool, attached: make(chan *Attached, 10), refused: make(chan *AttachRefused, 10), granted: make(chan *Granted, 10),
-		denied: make(chan *Refused, 10), lost: make(chan *pgerr.Error, 10)}
+		denied: make(chan *Refused, 10), lost: make(chan *pgerr.Error, 10), cut: make(chan *Superseded, 10)}
 	l := r.group.Loop(loop)
 	p.pid = r.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
 		switch m := ctx.Message().(type) {
@@ -135,6 +142,8 @@ func (r *rig) newProbe(loop int, pool PoolKey) *probe {
 			p.granted <- m
 		case *Refused:
 			p.denied <- m
+		case *Superseded:
+			p.cut <- m
 		}
 	}, actor.WithDispatcher(l), actor.WithMailbox(func() actor.Mailbox { return l.NewMailbox() })))
 	return p
@@ -143,7 +152,8 @@ func (r *rig) newProbe(loop int, pool PoolKey) *probe {
 // attach asks for the lane; the answer is in attached or refused.
 func (p *probe) attach() {
 	p.req++
-	p.r.system.Root.Send(p.r.lanes[p.loop], &Attach{Req: p.req, From: p.pid, Pool: p.pool, Spec: p.r.spec})
+	p.r.system.Root.Send(p.r.lanes[p.loop], &Attach{Req: p.req, From: p.pid, Pool: p.pool, Spec: p.r.spec, Target: p.target, Since: time.Now(),
+		Deadline: time.Now().Add(time.Minute)})
 }
 
 // login attaches and waits for the welcome.
@@ -158,13 +168,14 @@ func (r *rig) loginTo(loop int, pool PoolKey) *probe {
 }
 
 func (p *probe) detach() {
+	p.left = true
 	p.r.system.Root.Send(p.lane, &Detach{Req: p.req, From: p.pid, Pool: p.pool})
 }
 
 // ask puts the probe in the queue.
 func (p *probe) ask() {
 	p.req++
-	p.checkout = &Checkout{From: p.pid, Holder: p}
+	p.checkout = &Checkout{From: p.pid, Holder: p, Target: p.target}
 	p.checkout.Req, p.checkout.Enqueued = p.req, time.Now()
 	p.checkout.Deadline = time.Now().Add(p.r.spec.WaitLimit)
 	p.r.system.Root.Send(p.lane, p.checkout)
