@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func (p *process) listening(ctx context.Context, addr string) error {
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended (%w):\n%s", p.name, errors.Join(p.err), p.tail())
+			return fmt.Errorf("%s ended (%w):\n%s", p.name, p.how(), p.tail())
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not listen: %w\n%s", p.name, err, p.tail())
 		case <-tick.C:
@@ -78,11 +79,17 @@ func (p *process) listening(ctx context.Context, addr string) error {
 	}
 }
 
+// how is how the process ended. Only after done is closed.
+func (p *process) how() error { return cmp.Or(p.err, errEnded) }
+
+// errEnded stands for an exit code of 0.
+var errEnded = errors.New("exit status 0")
+
 // running is nil while the process is there.
 func (p *process) running() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended by itself: %v\n%s", p.name, p.err, p.tail())
+		return fmt.Errorf("%s ended by itself: %w\n%s", p.name, p.how(), p.tail())
 	default:
 		return nil
 	}
