@@ -3,6 +3,7 @@
 package fencepost_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -263,7 +264,7 @@ func checkSize(s source) []string {
 // checkSleep: a test that sleeps in real time is slow, and wrong on a slow machine.
 func checkSleep(s source) (problems []string) {
 	imports := s.imports()
-	if _, bubble := imports["testing/synctest"]; !s.isTest() || bubble {
+	if _, bubble := imports["testing/synctest"]; !s.isTest() || bubble || hasRig(s.name) {
 		return nil
 	}
 	ast.Inspect(s.ast, func(n ast.Node) bool {
@@ -273,6 +274,20 @@ func checkSleep(s source) (problems []string) {
 		return true
 	})
 	return problems
+}
+
+// hasRig reports whether the tests of a file's package have their bubbles in a file of their own, as in lane_test.go and
+// rig_test.go.
+func hasRig(name string) bool {
+	rigs, err := filepath.Glob(path.Join(path.Dir(name), "*rig_test.go"))
+	if err != nil {
+		return false
+	}
+	rigs = append(rigs, path.Join(path.Dir(name), "fakes_test.go"))
+	return slices.ContainsFunc(rigs, func(rig string) bool {
+		b, err := os.ReadFile(rig)
+		return err == nil && bytes.Contains(b, []byte(`"testing/synctest"`))
+	})
 }
 
 func isPackage(e ast.Expr, name string) bool {
