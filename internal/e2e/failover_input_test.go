@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Fencepost starts while nothing of its shard is there, says so, and serves as soon as a server is.
@@ -26,16 +27,21 @@ func TestStartsWithoutServers(t *testing.T) {
 	}
 }
 
-// A shard whose hosts are all standbys serves reads; writes wait for one of them to be promoted.
+// A shard whose hosts are all standbys serves reads; writes go to one of them once it is promoted. With failover_policy =
+// refuse nobody waits for that, at a login neither.
 func TestAllStandbys(t *testing.T) {
 	t.Parallel()
-	g := startGroup(t, front{standbys: 1, lines: shortWait})
+	g := startGroup(t, front{standbys: 1})
 	standby := g.nodes[1]
-	g.settings.shard = hosts(standby)
+	g.settings.shard = hosts(standby) + "\nfailover_policy = \"refuse\""
 	g.pooler = startPooler(t, g.settings)
 	g.reads("standby", standby)
 	g.reads("prefer-standby", standby)
+	began := time.Now()
 	g.loginRefused(standby.Addr() + ": it is in recovery")
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("a login was refused after %s", took)
+	}
 	g.promote(standby)
 	g.elects(standby, "healthy")
 	g.writes(standby)
