@@ -41,6 +41,8 @@ type member struct {
 	pid        *actor.PID
 	connected  bool // the shard was told of it
 	used       bool // somebody held it
+	losing     bool // the word of its loss is on its way
+	ended      bool // … or was passed on, because its actor failed
 	granted    Granted
 	to         *actor.PID     // who has the lease
 	write      bool           // the lease may write
@@ -143,13 +145,12 @@ func (br *branch) execute(e pool.Effect) {
 func (br *branch) dial(s *pool.Slot) {
 	l := br.lane
 	target := backend.Target{Host: br.host, Database: l.spec.DBName, User: l.key.ServerUser, Source: l.spec.Source, Timeout: l.spec.Dial, Tune: l.spec.Tune}
-	sh := l.spec.Shard
+	m := &member{br: br, shard: l.spec.Shard}
 	if !l.view.Static {
-		target.Identify, target.Lost, target.Doubt = true, l.raiser(sh, br.host), l.hinter(sh, br.host)
+		target.Identify, target.Lost, target.Doubt = true, l.raiser(m), l.hinter(m)
 	}
 	id := l.deps.NextID()
 	l.stats.Dials++
-	m := &member{br: br, shard: sh}
 	s.Owner = m
 	pid, err := l.spawner.SpawnNamed(l.ctx, fmt.Sprintf("b%d", id), func(mb *eventloop.Mailbox) actor.Actor {
 		m.b = backend.New(id, l.deps.Backend, l.loop, mb, l.self, s, target, l.view.Epoch)

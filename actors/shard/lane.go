@@ -244,7 +244,7 @@ func (l *Lane) stop() {
 			if m.fence != nil && m.fence.co != nil {
 				refuse(m.fence.co)
 			}
-			if m.connected { // nothing more is heard of it
+			if m.connected && !m.losing { // nothing more is heard of it
 				l.tellAbout(m.shard, &HostLost{Host: br.host, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
 			}
 		})

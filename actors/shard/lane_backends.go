@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -100,11 +101,9 @@ func (l *Lane) lost(m *backend.Lost) {
 		l.stats.Losses++
 		l.deps.Log.Info().Str("pool", l.name()).Uint64("backend", m.Backend.ID).Str("host", m.Backend.Host()).Str("code", m.Code).AnErr("cause", m.Err).Msg("server connection lost")
 	}
+	l.tellLost(m)
 	mem := l.memberOf(m.Backend)
-	if mem != nil || m.Doubts { // of others the lane that had them has told
-		l.tellLost(m)
-	}
-	if mem == nil {
+	if mem == nil || mem.ended {
 		return
 	}
 	if !mem.used && !m.Expected { // nobody ever got anything of it
@@ -150,15 +149,15 @@ func (l *Lane) terminated(who *actor.PID) {
 		return
 	}
 	l.stats.Losses++
-	now := time.Now()
-	doubts := !found.shard.View().Static
-	if doubts {
-		found.shard.RaiseDoubt(now)
+	if !found.losing && !found.shard.View().Static {
+		l.raiser(found)(time.Now())
 	}
-	l.tellAbout(found.shard, &HostLost{Host: found.br.host, Doubts: doubts, Opened: found.b.OpenedAt(), At: now})
-	found.b.Slot.Owner = nil
+	l.tellLost(&backend.Lost{Backend: found.b, Doubts: found.losing, Err: errBackendFailed})
+	found.ended = true
 	l.gone(found)
 }
+
+var errBackendFailed = errors.New("internal error: the connection's actor failed")
 
 // reload replaces the limits; backends opened for another shard or database name are replaced.
 func (l *Lane) reload(spec *PoolSpec) {

@@ -6,7 +6,7 @@ import (
 	"fencepost/actors/backend"
 )
 
-// owed counts, by shard and host, the doubts that backends of a lane have raised and whose message the lane has not
+// owed counts, by shard, host and cause, the doubts that backends of a lane have raised and whose message the lane has not
 // passed on yet. A doubt without its message would last for ever: a lane that ends before the message has come passes the
 // word on at its end.
 type owed map[creditor]int
@@ -14,19 +14,21 @@ type owed map[creditor]int
 type creditor struct {
 	shard *Shard
 	host  string
+	lost  bool // else it was a hint
 }
 
 // raiser and hinter are what a backend calls in the moment it sees a loss, or a hint. Both run on the lane's loop.
-func (l *Lane) raiser(sh *Shard, host string) func(time.Time) {
-	raise, to := sh.lostOn(host), creditor{sh, host}
+func (l *Lane) raiser(m *member) func(time.Time) {
+	raise, to := m.shard.lostOn(m.br.host), creditor{m.shard, m.br.host, true}
 	return func(at time.Time) {
 		raise(at)
+		m.losing = true
 		l.owed[to]++
 	}
 }
 
-func (l *Lane) hinter(sh *Shard, host string) func(time.Time) bool {
-	raise, to := sh.hintOn(host), creditor{sh, host}
+func (l *Lane) hinter(m *member) func(time.Time) bool {
+	raise, to := m.shard.hintOn(m.br.host), creditor{m.shard, m.br.host, false}
 	return func(at time.Time) bool {
 		raised := raise(at)
 		if raised {
@@ -37,8 +39,7 @@ func (l *Lane) hinter(sh *Shard, host string) func(time.Time) bool {
 }
 
 // paid says that the message of a doubt has come, which is now passed on.
-func (l *Lane) paid(b *backend.Backend) {
-	to := creditor{l.shardOf(b), b.Host()}
+func (l *Lane) paid(to creditor) {
 	if l.owed[to]--; l.owed[to] <= 0 {
 		delete(l.owed, to)
 	}
@@ -48,18 +49,14 @@ func (l *Lane) paid(b *backend.Backend) {
 func (l *Lane) settleOwed() {
 	for to, n := range l.owed {
 		for ; n > 0; n-- {
-			l.tellAbout(to.shard, &HostLost{Host: to.host, Doubts: true, At: l.loop.Now()})
+			if now := l.loop.Now(); to.lost {
+				l.tellAbout(to.shard, &HostLost{Host: to.host, Doubts: true, At: now})
+			} else {
+				l.tellAbout(to.shard, &Hinted{Host: to.host, Doubts: true, At: now})
+			}
 		}
 	}
 	clear(l.owed)
-}
-
-// shardOf is the shard that a backend was opened for, which a reload may have replaced.
-func (l *Lane) shardOf(b *backend.Backend) *Shard {
-	if m, _ := b.Slot.Owner.(*member); m != nil {
-		return m.shard
-	}
-	return l.spec.Shard
 }
 
 func (l *Lane) tellShard(m any) { l.tellAbout(l.spec.Shard, m) }
@@ -75,16 +72,29 @@ func (l *Lane) tellAbout(sh *Shard, m any) {
 	}
 }
 
+// tellLost passes the end of a connection on, also of one that a lane before this one has opened: that lane has told of
+// the end of all but those whose word was on its way.
 func (l *Lane) tellLost(m *backend.Lost) {
-	sh := l.shardOf(m.Backend)
-	if m.Doubts {
-		l.paid(m.Backend)
+	mem, _ := m.Backend.Slot.Owner.(*member)
+	if mem == nil || mem.ended || mem.br.lane != l && !m.Doubts {
+		return
 	}
-	l.tellAbout(sh, &HostLost{Host: m.Backend.Host(), Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: l.loop.Now()})
+	host, now := m.Backend.Host(), l.loop.Now()
+	if m.Doubts {
+		l.paid(creditor{mem.shard, host, true})
+	}
+	if !mem.connected { // the shard does not know that it was there
+		l.tellAbout(mem.shard, &ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
+		return
+	}
+	l.tellAbout(mem.shard, &HostLost{Host: host, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
 }
 
 func (l *Lane) hinted(m *backend.Hinted) {
-	sh := l.shardOf(m.Backend)
-	l.paid(m.Backend)
-	l.tellAbout(sh, &Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
+	mem, _ := m.Backend.Slot.Owner.(*member)
+	if mem == nil {
+		return
+	}
+	l.paid(creditor{mem.shard, m.Backend.Host(), false})
+	l.tellAbout(mem.shard, &Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
 }

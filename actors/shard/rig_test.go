@@ -24,16 +24,17 @@ import (
 // rig is the lanes of one or two loops with a fake server behind them and clients that are only probes. All in a synctest
 // bubble.
 type rig struct {
-	t      *testing.T
-	system *actor.ActorSystem
-	group  *eventloop.Group
-	server *fakepg.Server
-	deps   *Deps
-	lanes  []*actor.PID
-	root   *actor.PID
-	shard  *Shard
-	spec   *PoolSpec
-	after  func() // what else is to hold when everything has ended; may be nil
+	t       *testing.T
+	system  *actor.ActorSystem
+	group   *eventloop.Group
+	server  *fakepg.Server
+	deps    *Deps
+	lanes   []*actor.PID
+	parents []*Lanes
+	root    *actor.PID
+	shard   *Shard
+	spec    *PoolSpec
+	after   func() // what else is to hold when everything has ended; may be nil
 }
 
 var key = PoolKey{"db", "u"}
@@ -62,7 +63,9 @@ func bubble(t *testing.T, loops int, f func(r *rig)) {
 				return
 			}
 			for i, l := range r.group.Loops() {
-				pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &Lanes{Deps: r.deps, Loop: l} }, actor.WithDispatcher(l),
+				parent := &Lanes{Deps: r.deps, Loop: l}
+				r.parents = append(r.parents, parent)
+				pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return parent }, actor.WithDispatcher(l),
 					actor.WithMailbox(func() actor.Mailbox { return l.NewMailbox() }), actor.WithSupervisor(restartLanes{})), fmt.Sprintf("lanes-%d", i))
 				if err != nil {
 					t.Error(err)

@@ -150,7 +150,9 @@ func inRoles(t *testing.T, loops int, f func(r *roles)) {
 	})
 }
 
-func (r *roles) listen(ctx actor.Context) {
+func (r *roles) listen(ctx actor.Context) { r.listenFor(r.shard, ctx) }
+
+func (r *roles) listenFor(sh *Shard, ctx actor.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch m := ctx.Message().(type) {
@@ -165,7 +167,7 @@ func (r *roles) listen(ctx actor.Context) {
 		if r.mute {
 			r.owing++
 		} else {
-			r.shard.Settle()
+			sh.Settle()
 		}
 	}
 	r.told = append(r.told, ctx.Message())
@@ -360,6 +362,40 @@ func (r *roles) doubt() (over func()) {
 
 // fails has the lane panic.
 func (r *roles) fails(p *probe) { r.system.Root.Send(p.lane, (*Checkout)(nil)) }
+
+// lane is the lane that p is a client of; to be looked at on its loop only.
+func (r *roles) lane(p *probe) *Lane { return r.parents[p.loop].lanes[p.pool].lane }
+
+// fenced is the first backend that is being fenced.
+func (br *branch) fenced() (b *backend.Backend) {
+	br.members(func(m *member) {
+		if m.fence != nil && b == nil {
+			b = m.b
+		}
+	})
+	return b
+}
+
+// settleFor has an actor of its own for each shard, that settles doubts. told is how much it was told.
+func (r *roles) settleFor(shards map[string]*Shard) (told func(name string) int) {
+	pids, counts := map[string]*actor.PID{}, map[string]int{}
+	for name, sh := range shards {
+		pids[name] = r.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+			r.listenFor(sh, ctx)
+			if _, ok := ctx.Message().(*actor.Started); !ok {
+				r.mu.Lock()
+				counts[name]++
+				r.mu.Unlock()
+			}
+		}))
+	}
+	r.deps.ShardOf = func(name string) *actor.PID { return pids[name] }
+	return func(name string) int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return counts[name]
+	}
+}
 
 var unreachable = fakepg.Faults{Unreached: 1000}
 
