@@ -39,7 +39,7 @@ func (f *fleet) received(ctx actor.Context, now time.Time, msg *received) {
 	from.heard = now
 	switch l.kind {
 	case cancelLetter:
-		f.cancelArrived(ctx, from, l)
+		f.cancelArrived(ctx, now, from, l)
 	case requestLetter:
 		f.requestArrived(ctx, now, from, l)
 	case answerLetter:

@@ -125,7 +125,7 @@ func (f *fleet) receiveOthers(ctx actor.Context, now time.Time) {
 	case *Forgotten:
 		f.forgotten(ctx, now, msg)
 	case *CancelFor:
-		f.cancelFor(ctx, msg)
+		f.cancelFor(ctx, now, msg)
 	case *Operate:
 		f.operate(ctx, now, msg)
 	case *OperationDone:

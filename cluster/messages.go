@@ -74,11 +74,15 @@ type (
 		Members    *actor.PID // gets MembersChanged
 	}
 	// CancelFor asks for a cancel to be passed on to the member with that PeerID, and is what that member's Cancels gets.
-	// Nothing answers: one for nobody, or for two members with one PeerID, is dropped and counted. It is never passed on
-	// twice. Key is what the client sent.
+	// One for nobody, or for two members with one PeerID, is dropped and counted. It is never passed on twice. Key is what
+	// the client sent.
 	CancelFor struct {
 		PeerID uint32
 		Key    []byte
+		// Done is called, at least once and from any goroutine, when it has been dealt with by the member it is for: when
+		// nothing more will be sent on its behalf. In what is sent to the fleet it may be nil; it is called there, too, when
+		// the cancel is dropped, or no answer comes within CancelWait. It does not block.
+		Done func()
 	}
 	// Operate has every member that is alive, this one included, carry out an operation. Reply gets one OperationResult when
 	// all have answered or Timeout (default 10 s) is over; it must have room for it.

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -14,34 +15,54 @@ import (
 	"fencepost/cluster/evidence"
 )
 
+// CancelWait is how long the member that a cancel is for may take to say that it has been dealt with.
+const CancelWait = 10 * time.Second
+
 // cancelFor passes a cancel on to the one member it is for.
-func (f *fleet) cancelFor(ctx actor.Context, msg *CancelFor) {
+func (f *fleet) cancelFor(ctx actor.Context, now time.Time, msg *CancelFor) {
 	to, ambiguous := f.roster.byPeerID(msg.PeerID)
+	done := msg.Done
+	if done == nil {
+		done = func() {}
+	}
+	f.requestID++
+	id := f.requestID
 	switch {
 	case ambiguous:
 		f.counts.cancelsRefused++
 		f.journal.note(zerolog.ErrorLevel, fmt.Sprintf("a cancel was dropped: two members have peer_id %d", msg.PeerID), "")
 	case to == nil || to.self || len(msg.Key) == 0:
 		f.counts.cancelsUnknown++
-	case f.post(to, &letter{kind: cancelLetter, peerID: msg.PeerID, key: slices.Clone(msg.Key)}):
+	case f.post(to, &letter{kind: cancelLetter, request: id, peerID: msg.PeerID, key: slices.Clone(msg.Key)}):
 		f.counts.cancelsSent++
+		f.requests[id] = &request{waits: map[evidence.Boot]*Answer{to.Boot: {}}, deadline: now.Add(CancelWait), done: done}
+		f.arm(now)
+		return
 	default:
 		f.counts.dropped++
 	}
+	done()
 }
 
 // cancelArrived gives a cancel to the process's own; it is never passed on.
-func (f *fleet) cancelArrived(ctx actor.Context, from *member, l *letter) {
+func (f *fleet) cancelArrived(ctx actor.Context, now time.Time, from *member, l *letter) {
+	e := &errand{from, l.request, now.Add(CancelWait)}
 	switch {
 	case from.PeerID == f.cfg.PeerID:
 		f.counts.cancelsRefused++
 		f.journal.note(zerolog.ErrorLevel, fmt.Sprintf("a cancel was refused: two members have peer_id %d", from.PeerID), "from "+from.Member)
-	case l.peerID != f.cfg.PeerID || f.attached.Cancels == nil:
+	case l.peerID != f.cfg.PeerID || f.attached.Cancels == nil || len(f.served) >= maxErrands:
 		f.counts.cancelsUnknown++
 	default:
 		f.counts.cancelsReceived++
-		ctx.Send(f.attached.Cancels, &CancelFor{PeerID: l.peerID, Key: l.key})
+		f.requestID++
+		id, root, self := f.requestID, ctx.ActorSystem().Root, ctx.Self()
+		f.served[id] = e
+		done := func() { root.Send(self, &OperationDone{ID: id}) }
+		ctx.Send(f.attached.Cancels, &CancelFor{PeerID: l.peerID, Key: l.key, Done: sync.OnceFunc(done)})
+		return
 	}
+	f.respond(e, &OperationDone{})
 }
 
 // request is an operation that members are asked for.
@@ -50,6 +71,7 @@ type request struct {
 	answers  []*Answer
 	deadline time.Time
 	reply    chan<- OperationResult
+	done     func()  // it is a cancel
 	settings *member // it asked for the settings of this member only
 }
 
@@ -169,6 +191,10 @@ func (f *fleet) conclude(id uint64) {
 		return
 	}
 	delete(f.requests, id)
+	if r.done != nil {
+		r.done()
+		return
+	}
 	var result OperationResult
 	for _, a := range r.answers {
 		result.Answers = append(result.Answers, *a)

@@ -27,7 +27,7 @@ type letter struct {
 	peerID uint32 // of the key: cancel
 	key    []byte // cancel
 
-	request uint64        // request, answer
+	request uint64        // cancel, request, answer
 	left    time.Duration // until its deadline: request
 	verb    string        // request
 	args    []string      // request
@@ -53,6 +53,7 @@ func (l *letter) encode() ([]byte, error) {
 		if len(l.key) > maxKey {
 			return nil, errors.New("a cancel key is too long")
 		}
+		b = binary.BigEndian.AppendUint64(b, l.request)
 		b = binary.BigEndian.AppendUint32(b, l.peerID)
 		b = append(append(b, byte(len(l.key))), l.key...)
 	case requestLetter:
@@ -101,7 +102,7 @@ func decodeLetter(b []byte) (*letter, error) {
 	l.number = in.u64()
 	switch l.kind {
 	case cancelLetter:
-		l.peerID = in.u32()
+		l.request, l.peerID = in.u64(), in.u32()
 		l.key = append([]byte(nil), in.take(int(in.u8()))...)
 		if len(l.key) == 0 || len(l.key) > maxKey {
 			in.short = true

@@ -122,12 +122,12 @@ func (t *tree) attachFleet(ctx actor.Context) {
 	}
 }
 
-// inFleet passes a cancel on to a member of the fleet; false if there is no fleet. Nothing answers: what the member does
-// with it is not waited for.
-func (s *Fencepost) inFleet(peer uint16, key []byte) bool {
+// inFleet passes a cancel on to a member of the fleet, and calls done when that has dealt with it; false if there is no
+// fleet.
+func (s *Fencepost) inFleet(peer uint16, key []byte, done func()) bool {
 	if s.tree.fleet == nil {
 		return false
 	}
-	s.system.Root.Send(s.tree.fleet, &cluster.CancelFor{PeerID: uint32(peer), Key: key})
+	s.system.Root.Send(s.tree.fleet, &cluster.CancelFor{PeerID: uint32(peer), Key: key, Done: done})
 	return true
 }

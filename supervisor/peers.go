@@ -15,8 +15,7 @@ import (
 func (s *Fencepost) forwardCancel(peer uint16, key wire.CancelKey, done func()) {
 	cfg := s.config.Load()
 	p := cfg.Peers[int(peer)]
-	if p == nil && s.inFleet(peer, frontend.KeyBytes(key)) {
-		done()
+	if p == nil && s.inFleet(peer, frontend.KeyBytes(key), done) {
 		return
 	}
 	if p == nil {

@@ -100,7 +100,9 @@ func (t *KeyTable) Receive(ctx actor.Context) {
 		delete(t.Keys.waiting, k)
 	case *cluster.CancelFor: // from another member
 		if key, ok := keyOf(m.Key); ok {
-			ctx.Send(ctx.Self(), &CancelRequest{Key: key, Done: func() {}, Forwarded: true})
+			ctx.Send(ctx.Self(), &CancelRequest{Key: key, Done: m.Done, Forwarded: true})
+		} else {
+			m.Done()
 		}
 	case *CancelRequest:
 		pid := t.Keys.pids[tableKey{m.Key.PID, string(m.Key.Secret)}]
