@@ -166,6 +166,10 @@ type Options struct {
 	// Seed, if not nil, makes a Portable loop execute one step (one mailbox message, one socket event, one timer, one
 	// posted function) at a time, picked by a generator seeded with it. For simulations in a synctest bubble.
 	Seed *uint64
+	// Rest, if not nil, is called before each step of a seeded group and returns when every other goroutine waits:
+	// synctest.Wait. Without it a goroutine that wakes at the very instant of a step comes before or after it as it pleases,
+	// and the same seed does not give the same run.
+	Rest func()
 	// Panicked is told of every panic recovered on a loop that no actor's supervisor hears of. May be nil.
 	Panicked func(reason any, stack []byte)
 	// Escalated is told of every panic that is escalated to an actor's supervisor, which gets no stack. May be nil.

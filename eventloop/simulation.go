@@ -48,6 +48,9 @@ func newSimulation(g *Group, seed uint64) *simulation {
 func (s *simulation) run() {
 	for {
 		time.Sleep(1)
+		if rest := s.group.opt.Rest; rest != nil {
+			rest()
+		}
 		stopping := s.gather()
 		if len(s.steps) == 0 {
 			if stopping {
