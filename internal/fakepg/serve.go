@@ -27,11 +27,14 @@ func (s *Server) Serve(nc net.Conn) {
 	go c.accept()
 }
 
-// refusal is what every login fails with; nil: nothing.
-func (s *Server) refusal() *Error {
+// refusal is what the login of a user fails with; nil: nothing.
+func (s *Server) refusal(user string) *Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.down
+	if s.down != nil {
+		return s.down
+	}
+	return s.barred[user]
 }
 
 // accept serves one connection from its startup packet on.
@@ -46,7 +49,7 @@ func (c *conn) accept() {
 	}
 	switch m := m.(type) {
 	case *pgproto3.StartupMessage:
-		if c.greet() {
+		if c.greet(m.Parameters["user"]) {
 			c.serve(b)
 		}
 	case *pgproto3.CancelRequest:
@@ -58,8 +61,8 @@ func (c *conn) accept() {
 }
 
 // greet logs the client in, unless the server lets nobody in.
-func (c *conn) greet() bool {
-	switch down := c.server.refusal(); {
+func (c *conn) greet(user string) bool {
+	switch down := c.server.refusal(user); {
 	case c.isCrashed():
 		c.trouble = "crashed"
 		return false

@@ -58,6 +58,7 @@ type Server struct {
 	mu       sync.Mutex // guards what follows
 	faults   Faults
 	down     *Error
+	barred   map[string]*Error // users that are not let in
 	identity Identity
 	logins   int
 	conns    map[uint32]*conn
@@ -82,6 +83,16 @@ func (s *Server) Refuse(err *Error) {
 	s.mu.Lock()
 	s.down = err
 	s.mu.Unlock()
+}
+
+// Bar makes every login of one user over Serve fail with err until Bar(user, nil).
+func (s *Server) Bar(user string, err *Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.barred == nil {
+		s.barred = map[string]*Error{}
+	}
+	s.barred[user] = err
 }
 
 // Logins is how many logins were tried.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
-	"fencepost/actors/frontend"
 	"fencepost/internal/memconn"
 	"fencepost/wire"
 )
@@ -44,7 +43,7 @@ const (
 
 func (w *world) newClient(id int) *client {
 	c := &client{w: w, id: id, name: fmt.Sprintf("client %d", id), r: rand.New(rand.NewPCG(w.seed, 1000+uint64(id))), told: map[string]outcome{}}
-	if id > 0 && c.r.IntN(3) == 0 {
+	if id > 0 && !w.plan.crowded && c.r.IntN(3) == 0 {
 		c.target = pick(c.r, "standby", "prefer-standby", "any")
 	}
 	return c
@@ -313,5 +312,3 @@ func (c *client) verify() {
 		}
 	}
 }
-
-var _ = frontend.Session

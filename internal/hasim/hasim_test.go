@@ -19,6 +19,7 @@ var (
 	seedFlag      = flag.Int64("seed", -1, "play this history alone and print its trace")
 	historiesFlag = flag.Int("histories", 300, "how many histories to play")
 	firstFlag     = flag.Uint64("first", 0, "seed of the first")
+	stopFlag      = flag.Int("stop", 10, "stop after so many that failed")
 	progressFlag  = flag.Bool("progress", false, "show how far it is")
 )
 
@@ -43,7 +44,7 @@ func TestHistories(t *testing.T) {
 			t.Parallel()
 			for {
 				n := next.Add(1) - 1
-				if n >= uint64(*historiesFlag) || all.failed() >= 10 {
+				if n >= uint64(*historiesFlag) || all.failed() >= *stopFlag {
 					return
 				}
 				r := play(t, *firstFlag+n, false)
@@ -55,15 +56,29 @@ func TestHistories(t *testing.T) {
 	t.Cleanup(func() { t.Logf("%s", all) })
 }
 
+// The same seed gives the same history, to the nanosecond: what failed once can be looked at.
+func TestSameSeedSameHistory(t *testing.T) {
+	for seed := range uint64(6) {
+		first, second := play(t, seed, true).trace, play(t, seed, true).trace
+		for i, line := range first {
+			if i >= len(second) || second[i] != line {
+				t.Fatalf("seed %d: line %d of the trace is\n%s\nand then\n%s", seed, i, line, strings.Join(second[i:min(i+1, len(second))], ""))
+			}
+		}
+		if len(first) < 100 {
+			t.Errorf("seed %d: a trace of %d lines", seed, len(first))
+		}
+	}
+}
+
 // result is what came of a history.
 type result struct {
 	seed      uint64
 	problems  []string
 	trace     []string
-	grants    int
+	counts    counts
 	took      time.Duration
 	forgotten bool
-	real      time.Duration
 }
 
 func (r *result) report(t *testing.T) {
@@ -76,7 +91,6 @@ func (r *result) report(t *testing.T) {
 // play plays one history.
 func play(t *testing.T, seed uint64, verbose bool) (r result) {
 	t.Helper()
-	began := time.Now()
 	watch := time.AfterFunc(2*time.Minute, func() { fmt.Fprintf(os.Stderr, "seed %d takes more than two minutes\n", seed) })
 	defer watch.Stop()
 	defer func() {
@@ -92,12 +106,11 @@ func play(t *testing.T, seed uint64, verbose bool) (r result) {
 		w.start(t)
 		w.play()
 		w.stop()
-		r = result{seed: seed, problems: w.problems, grants: w.oracle.grants, took: w.took, forgotten: w.forgotten}
+		r = result{seed: seed, problems: w.problems, counts: w.oracle.counts, took: w.took, forgotten: w.forgotten}
 		for _, l := range w.lines {
 			r.trace = append(r.trace, fmt.Sprintf("%14v %-14s %s", l.at, l.who, l.text))
 		}
 	})
-	r.real = time.Since(began)
 	return r
 }
 
@@ -109,7 +122,7 @@ type tally struct {
 	mu        sync.Mutex // guards what follows
 	played    int
 	bad       []uint64
-	grants    int
+	counts    counts
 	forgotten int
 	took      []time.Duration
 	shown     time.Time
@@ -125,7 +138,7 @@ func (a *tally) add(r result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.played++
-	a.grants += r.grants
+	a.counts.add(r.counts)
 	if len(r.problems) > 0 {
 		a.bad = append(a.bad, r.seed)
 	} else {
@@ -150,8 +163,31 @@ func (a *tally) String() string {
 		}
 		return a.took[min(len(a.took)-1, int(p*float64(len(a.took))))].Round(time.Millisecond)
 	}
-	return fmt.Sprintf("%d histories in %v, %d write grants, %d needed FORGET; service was back after %v (median), %v (99 of 100), %v (longest); failed seeds: %v",
-		a.played, time.Since(a.start).Round(time.Second), a.grants, a.forgotten, at(0.5), at(0.99), at(1), a.bad)
+	return fmt.Sprintf("%d histories in %v: %+v, %d needed FORGET; service was back after %v (median), %v (99 of 100), %v (longest); failed seeds: %v",
+		a.played, time.Since(a.start).Round(time.Second), a.counts, a.forgotten, at(0.5), at(0.99), at(1), a.bad)
+}
+
+// counts say what the histories have come by.
+type counts struct {
+	grants     int // of writes
+	fences     int // asked
+	elections  int // of another host than before
+	losses     int // of connections, unexpected
+	hints      int
+	superseded int // leases
+	refused    int // checkouts
+	restarts   int // of the shard's actor
+}
+
+func (c *counts) add(d counts) {
+	c.grants += d.grants
+	c.fences += d.fences
+	c.elections += d.elections
+	c.losses += d.losses
+	c.hints += d.hints
+	c.superseded += d.superseded
+	c.refused += d.refused
+	c.restarts += d.restarts
 }
 
 func (w *world) stopActor(p *actor.PID) {

@@ -1,6 +1,7 @@
 package hasim
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -72,15 +73,14 @@ func (w *world) whole() *server {
 	w.generation++
 	w.lossy.Store(false)
 	w.poison.Store(nil)
-	for _, s := range append(w.servers, w.foreign) {
-		s.freeze(false)
-		s.slow(0, 0)
-		s.partition(false, false)
+	for _, s := range w.servers {
+		s.link.set(func(l *link) { l.frozen, l.in, l.out, l.slowIn, l.slowOut = false, false, false, 0, 0 })
 	}
 	for _, s := range w.servers {
-		w.route(s.addr, s)
+		w.comeHome(s)
+		s.change(s.sensible)
+		s.pg.Bar(watcher, nil)
 	}
-	w.foreign.link.breakAll()
 	w.wholeZone()
 	w.configure(w.plan.full)
 	p := w.choose()
@@ -210,7 +210,17 @@ func (w *world) why(since time.Time) string {
 	if doubted {
 		text += ", in doubt since " + doubt.Sub(epoch).String()
 	}
+	for _, h := range w.describe().Hosts {
+		text += fmt.Sprintf("\n\t\t%s: monitor %s %s %s, reads %q, last %v", h.Host, h.Monitor, h.MonitorCode, h.MonitorErr, h.ReadsWhy, h.Last)
+	}
 	return text
+}
+
+// describe asks the shard's actor what it knows.
+func (w *world) describe() shard.ShardRow {
+	reply := make(chan shard.ShardRow, 1)
+	w.system.Root.Send(w.shardPID, &shard.DescribeShard{Reply: reply})
+	return <-reply
 }
 
 // behind reports whether the shard has been on a later timeline than the primary that there is now, or believes in another
@@ -239,6 +249,7 @@ func (w *world) forgettable(p *server, since time.Time) bool {
 // stop ends the tree as the supervisor does, and looks what is left.
 func (w *world) stop() {
 	w.step(w.settled)
+	w.counted()
 	w.oracle.mu.Lock()
 	w.oracle.stopping = true
 	w.oracle.mu.Unlock()
@@ -271,6 +282,23 @@ func (w *world) stop() {
 	}
 	w.system.Shutdown()
 	pass(2 * time.Second) // the runtime's throttle of dead letters
+}
+
+// counted looks whether the shard knows how many connections there are.
+func (w *world) counted() {
+	want, row := 0, w.describe()
+	w.step(func() {
+		w.oracle.mu.Lock()
+		defer w.oracle.mu.Unlock()
+		for b := range w.oracle.open {
+			if b.Resting() && b.Host() == w.shard.View().Elected {
+				want++
+			}
+		}
+	})
+	if row.Connections != want+1 {
+		w.problem("the shard counts %d connections to %s: there are %d and the monitor's", row.Connections, row.View.Elected, want)
+	}
 }
 
 // settled looks at what is left when all clients have gone. A step.

@@ -48,11 +48,15 @@ func (l *link) set(f func(*link)) {
 }
 
 // breakAll resets every connection, as a network does that has forgotten them.
-func (l *link) breakAll() {
+func (l *link) breakAll() { l.breakThose(func(*serverEnd) bool { return true }) }
+
+func (l *link) breakThose(which func(*serverEnd) bool) {
 	l.mu.Lock()
 	var all []*serverEnd
 	for c := range l.open {
-		all = append(all, c)
+		if which(c) {
+			all = append(all, c)
+		}
 	}
 	l.mu.Unlock()
 	for _, c := range all {
@@ -87,6 +91,7 @@ func (l *link) wait(done <-chan struct{}, blocked func(*link) bool) bool {
 type serverEnd struct {
 	*memconn.Conn
 	link *link
+	addr string // that was dialled
 	once sync.Once
 	gone chan struct{} // closed with the end
 
@@ -194,13 +199,13 @@ func (w *world) connectTo(ctx context.Context, address string) (*clientEnd, *ser
 	w.mu.Lock()
 	w.dials++
 	r := rand.New(rand.NewPCG(w.seed, 1<<32+uint64(w.dials)))
-	s := w.routes[address]
 	w.mu.Unlock()
 	select {
 	case <-time.After(1 + time.Duration(r.Int64N(int64(latency)))):
 	case <-ctx.Done():
 		return nil, nil, dialError(ctx.Err())
 	}
+	s := w.at(address)
 	if s == nil {
 		return nil, nil, errNoRoute
 	}
@@ -210,7 +215,7 @@ func (w *world) connectTo(ctx context.Context, address string) (*clientEnd, *ser
 	s.link.mu.Lock()
 	dead := s.link.dead
 	s.link.mu.Unlock()
-	if dead {
+	if dead || s != w.at(address) {
 		return nil, nil, errRefused
 	}
 	remote, err := net.ResolveTCPAddr("tcp", address)
@@ -218,12 +223,19 @@ func (w *world) connectTo(ctx context.Context, address string) (*clientEnd, *ser
 		return nil, nil, err
 	}
 	ours, theirs := memconn.Pipe(1 << 14)
-	end := &serverEnd{Conn: theirs, link: s.link, gone: make(chan struct{}), rand: r}
+	end := &serverEnd{Conn: theirs, link: s.link, addr: address, gone: make(chan struct{}), rand: r}
 	s.link.mu.Lock()
 	s.link.open[end] = true
 	s.link.mu.Unlock()
 	s.pg.Serve(end)
 	return &clientEnd{ours, remote}, s, nil
+}
+
+// at is the server that an address leads to.
+func (w *world) at(address string) *server {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.routes[address]
 }
 
 func dialError(err error) error {

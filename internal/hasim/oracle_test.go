@@ -36,16 +36,19 @@ type oracle struct {
 	leases   map[*backend.Backend]*held
 	against  map[string]time.Time // what spoke against a host last, as far as it is known here
 	positive map[string]time.Time // when the last writable answer that was taken in was asked for
-	known    map[uint64]uint32    // the highest timeline out of recovery that was taken in, by cluster
-	cut      time.Time            // the last FORGET or restart of the shard's actor: what was asked for before is dropped
+	known    map[uint64]uint32    // the highest timeline out of recovery that was taken in for sure, by cluster
+	heard    map[uint64]uint32    // … or perhaps
+	open     map[*backend.Backend]*idle
+	cut      time.Time // the last FORGET or restart of the shard's actor: what was asked for before is dropped
 	last     *shard.View
 	hosts    []shard.HostSetting
 	moved    time.Time // when names changed last
 	starts   int
-	forgets  bool // FORGET was asked for, and the view does not show it yet
-	taking   bool // the shard's actor is taking in what somebody has raised doubt for
+	elected  map[string]time.Time // when a host was elected last
+	forgets  bool                 // FORGET was asked for, and the view does not show it yet
+	taking   bool                 // the shard's actor is taking in what somebody has raised doubt for
 	stopping bool
-	grants   int // of writes
+	counts   counts
 }
 
 type askID struct {
@@ -67,15 +70,20 @@ type ask struct {
 
 // held is a lease.
 type held struct {
-	from  string
-	host  string
-	write bool
-	wrong time.Time // since when it should not be there
+	from     string
+	host     string
+	write    bool
+	timeline uint32    // that its server was proven on
+	wrong    time.Time // since when it should not be there
 }
+
+// idle is a backend, in a lease or not.
+type idle struct{ wrong time.Time }
 
 func newOracle(w *world) *oracle {
 	return &oracle{w: w, asks: map[askID]*ask{}, gone: map[askID]bool{}, left: map[string]bool{}, leases: map[*backend.Backend]*held{},
-		against: map[string]time.Time{}, positive: map[string]time.Time{}, known: map[uint64]uint32{}, last: &shard.View{}}
+		against: map[string]time.Time{}, positive: map[string]time.Time{}, known: map[uint64]uint32{}, heard: map[uint64]uint32{},
+		hosts: w.plan.full, elected: map[string]time.Time{}, open: map[*backend.Backend]*idle{}, last: &shard.View{}}
 }
 
 // sent looks at a message on its way.
@@ -94,6 +102,7 @@ func (o *oracle) sent(to *actor.PID, message any) {
 	case *shard.Granted:
 		o.granted(to.Id, m)
 	case *shard.Refused:
+		o.counts.refused++
 		o.look()
 		o.answered(to.Id, m.Req)
 	case *shard.Checkin:
@@ -103,12 +112,19 @@ func (o *oracle) sent(to *actor.PID, message any) {
 		co := m.Checkout
 		o.asks[askID{co.From.Id, co.Req}] = &ask{co: co, lane: to.Id, target: co.Target, enqueued: co.Enqueued, deadline: co.Deadline}
 	case *shard.Superseded:
+		o.counts.superseded++
 		o.w.trace("lane", "superseded backend %d on %s: %s", m.Backend.ID, m.Backend.Host(), m.Why)
-	case *backend.Fence, *shard.Waiting:
+	case *backend.Fence:
+		o.counts.fences++
 		o.look()
+	case *shard.Waiting:
+		o.look()
+	case *backend.Opened:
+		o.open[m.Backend] = &idle{}
 	case *backend.Lost:
 		o.lost(m)
 	case *backend.Hinted:
+		o.counts.hints++
 		o.mustDoubt("a hint was told without doubt")
 	case *shard.HostLost:
 		if !m.Expected && !m.Doubts {
@@ -142,9 +158,11 @@ func (o *oracle) mustDoubt(what string) {
 // lost: a backend tells its lane that its connection is gone.
 func (o *oracle) lost(m *backend.Lost) {
 	delete(o.leases, m.Backend)
+	delete(o.open, m.Backend)
 	if m.Expected {
 		return
 	}
+	o.counts.losses++
 	now, host := time.Now(), m.Backend.Host()
 	o.against[host] = now
 	if since, doubted := o.w.shard.InDoubt(); !doubted || since.Before(now) {
@@ -218,6 +236,9 @@ func (o *oracle) granted(from string, m *shard.Granted) {
 		return
 	}
 	h.write = a.target == shard.ReadWrite
+	if p := b.Proof(); p != nil {
+		h.timeline = p.Timeline
+	}
 	switch {
 	case h.write:
 		o.inTurn(a)
@@ -229,7 +250,7 @@ func (o *oracle) granted(from string, m *shard.Granted) {
 
 // write holds a write grant against all that is true and known.
 func (o *oracle) write(a *ask, b *backend.Backend, v *shard.View) {
-	o.grants++
+	o.counts.grants++
 	host, p := b.Host(), b.Proof()
 	bad := func(format string, args ...any) {
 		o.w.problem("write granted on backend %d, %s (epoch %d, floor %d): "+format, append([]any{b.ID, host, v.Epoch, v.Floor}, args...)...)
@@ -280,16 +301,22 @@ func (o *oracle) watchShard(next actor.ReceiverFunc) actor.ReceiverFunc {
 	return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
 		o.mu.Lock()
 		o.taking = doubtful(e.Message)
-		switch e.Message.(type) {
+		switch m := e.Message.(type) {
 		case *actor.Started:
 			o.starts++
 			if o.starts > 1 {
+				o.counts.restarts++
 				o.cut = time.Now()
 			}
 		case *shard.Forget: // before: the actor may panic behind it
 			o.cut = time.Now()
 			clear(o.known)
+			clear(o.heard)
 			o.forgets = true
+		default:
+			if m := observation(m); m != nil && m.Asked.After(o.cut) && m.Verdict.OutOfRecovery() {
+				o.heard[m.SystemID] = max(o.heard[m.SystemID], m.Timeline)
+			}
 		}
 		o.mu.Unlock()
 		defer func() {
@@ -319,7 +346,7 @@ func doubtful(message any) bool {
 // logged looks at a line of the log: while the shard's actor takes in what doubt was raised for, the doubt stands until
 // the view that follows from it is there.
 func (o *oracle) logged(line []byte) {
-	if !bytes.Contains(line, []byte(`"message":"shard: view"`)) && !bytes.Contains(line, []byte(`"message":"shard: demoted"`)) {
+	if !bytes.Contains(line, []byte(`"message":"shard: `)) {
 		return
 	}
 	o.mu.Lock()
@@ -332,16 +359,10 @@ func (o *oracle) logged(line []byte) {
 // taken: the shard's actor has taken a message in.
 func (o *oracle) taken(message any) {
 	v := o.w.shard.View()
-	switch m := message.(type) {
-	case *monitor.Observed:
-		o.observed(m.Observation, v)
-	case *shard.Observed:
-		o.observed(m.Observation, v)
-	case *shard.Connected:
-		if m.Observation != nil {
-			o.observed(*m.Observation, v)
-		}
-	case *shard.Configure:
+	if m := observation(message); m != nil {
+		o.observed(*m, v)
+	}
+	if m, ok := message.(*shard.Configure); ok {
 		o.hosts = m.Settings.Hosts
 	}
 	if v.SystemID == o.last.SystemID && v.Floor < o.last.Floor || o.last.SystemID != 0 && v.SystemID != o.last.SystemID {
@@ -353,10 +374,30 @@ func (o *oracle) taken(message any) {
 	if known := o.known[v.SystemID]; v.SystemID != 0 && known > v.Floor {
 		o.w.problem("timeline %d was taken in and the floor is %d", known, v.Floor)
 	}
+	if heard := max(o.heard[v.SystemID], o.last.Floor); v.SystemID != 0 && v.Floor > heard && !o.forgets {
+		o.w.problem("the floor is %d, and nobody was seen above %d since it counts", v.Floor, heard)
+	}
 	if v != o.last && v.Epoch != o.last.Epoch {
 		o.w.trace("view", "epoch %d elected %q floor %d of %d, %s: %s", v.Epoch, v.Elected, v.Floor, v.SystemID, v.State, v.Why)
 	}
+	if v.Elected != "" && v.Elected != o.last.Elected {
+		o.counts.elections++
+	}
 	o.last = v
+	o.elected[v.Elected] = time.Now()
+}
+
+// observation is what a message to the shard's actor says of a host; nil: nothing.
+func observation(message any) *role.Observation {
+	switch m := message.(type) {
+	case *monitor.Observed:
+		return &m.Observation
+	case *shard.Observed:
+		return &m.Observation
+	case *shard.Connected:
+		return m.Observation
+	}
+	return nil
 }
 
 func (o *oracle) observed(m role.Observation, v *shard.View) {
@@ -407,13 +448,27 @@ func (o *oracle) inspect() {
 	}
 	for b, h := range o.leases {
 		switch {
-		case !h.write || v.Elected == "" || v.Elected == h.host:
+		case !h.write || v.Elected == "" || v.Elected == h.host && (h.timeline == 0 || h.timeline >= v.Floor):
 			h.wrong = time.Time{}
 		case h.wrong.IsZero():
 			h.wrong = now
 		case now.Sub(h.wrong) > slack:
-			o.w.problem("backend %d on %s is leased for writes to %s since %v, while %s is elected", b.ID, h.host, h.from, h.wrong.Sub(epoch), v.Elected)
+			o.w.problem("backend %d on %s, timeline %d, is leased for writes to %s since %v, while %s is elected and the floor is %d", b.ID, h.host, h.timeline, h.from,
+				h.wrong.Sub(epoch), v.Elected, v.Floor)
 			h.write = false
+		}
+	}
+	for b, i := range o.open {
+		switch p := b.Proof(); {
+		case !b.Resting() || p == nil || p.InRecovery || v.Elected == "" || v.Elected == b.Host() && p.Timeline >= v.Floor ||
+			b.OpenedAt().After(o.elected[b.Host()]): // it was opened to read
+			i.wrong = time.Time{}
+		case i.wrong.IsZero():
+			i.wrong = now
+		case now.Sub(i.wrong) > slack:
+			o.w.problem("backend %d on %s, proven on timeline %d, is idle since %v, while %s is elected and the floor is %d", b.ID, b.Host(), p.Timeline,
+				i.wrong.Sub(epoch), v.Elected, v.Floor)
+			delete(o.open, b)
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 // plan is what a history is made of, apart from what happens in it.
 type plan struct {
 	loops, servers, clients, scenarios int
+	crowded                            bool          // many clients that write, few connections
+	silence                            time.Duration // that a monitor puts up with
 
 	mode  frontend.Mode
 	fence shard.FenceMode
@@ -28,6 +30,9 @@ type plan struct {
 	min   int                 // min_pool_size
 }
 
+// watcher is the monitors' user.
+const watcher = "watcher"
+
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func drawPlan(r *rand.Rand) plan {
@@ -35,6 +40,10 @@ func drawPlan(r *rand.Rand) plan {
 	p.mode = pick(r, frontend.Transaction, frontend.Transaction, frontend.Session)
 	p.fence = pick(r, shard.FenceAuto, shard.FenceAuto, shard.FenceAuto, shard.FenceAuto, shard.FenceAuto, shard.FenceAlways, shard.FenceOff)
 	p.size, p.wait, p.dial = 2+r.IntN(4), time.Duration(1+r.IntN(5))*time.Second, time.Duration(1+r.IntN(4))*time.Second
+	p.silence = pick(r, 2*time.Second, 10*time.Second)
+	if p.crowded = r.IntN(4) == 0; p.crowded {
+		p.loops, p.clients, p.size, p.scenarios, p.mode = 1, 6+r.IntN(5), 1+r.IntN(2), min(p.scenarios, 3), frontend.Transaction
+	}
 	p.conc, p.min = 1+r.IntN(8), r.IntN(3)
 	e, h := election.Defaults(), health.Defaults()
 	e.TTL = pick(r, time.Second, 3*time.Second, 3*time.Second)
@@ -43,8 +52,12 @@ func drawPlan(r *rand.Rand) plan {
 	if r.IntN(2) == 0 {
 		e.SystemID = ourCluster
 	}
+	interval := pick(r, 200*time.Millisecond, time.Second)
+	if e.TTL < 2*interval { // as the settings have it
+		interval = 200 * time.Millisecond
+	}
 	h.UnhealthyAfter, h.MinTime = e.UnhealthyAfter, pick(r, time.Second, 5*time.Second, 30*time.Second)
-	p.base = shard.Settings{User: "watcher", Database: "postgres", Interval: pick(r, 200*time.Millisecond, time.Second), Election: e, Health: h,
+	p.base = shard.Settings{User: watcher, Database: "postgres", Interval: interval, Election: e, Health: h,
 		Refuse: r.IntN(4) == 0, Warm: r.IntN(3), Balance: pick(r, shard.LeastWaiting, shard.RoundRobin)}
 	switch r.IntN(5) {
 	case 0: // one name for all

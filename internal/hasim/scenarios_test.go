@@ -43,6 +43,9 @@ var scenarios = []scenario{
 	{"forget", (*world).forget},
 	{"reset", (*world).resetAny},
 	{"too many connections", (*world).refuseLogins},
+	{"monitors are not let in", (*world).barMonitors},
+	{"senseless answers", (*world).answerNonsense},
+	{"moved address", (*world).moveAddress},
 }
 
 // upTo is a random time.
@@ -294,13 +297,7 @@ func (w *world) foreignCluster() {
 	w.trace("event", "%s leads to another cluster", s.addr)
 	w.route(s.addr, w.foreign)
 	s.link.breakAll()
-	w.in(w.upTo(4*time.Second), func() { w.unforeign(s) })
-}
-
-func (w *world) unforeign(s *server) {
-	w.trace("event", "%s leads home", s.addr)
-	w.route(s.addr, s)
-	w.foreign.link.breakAll()
+	w.in(w.upTo(4*time.Second), func() { w.comeHome(s) })
 }
 
 func (w *world) route(addr string, s *server) {
@@ -435,4 +432,69 @@ func (w *world) refuseLogins() {
 			s.pg.Refuse(nil)
 		}
 	})
+}
+
+// barMonitors: a server, or each, does not let its monitor in any more; clients are welcome.
+func (w *world) barMonitors() {
+	list := []*server{w.any()}
+	if w.rand.IntN(2) == 0 {
+		list = w.servers
+	}
+	for _, s := range list {
+		w.trace("event", "no monitors on %s", s)
+		s.pg.Bar(watcher, &fakepg.Error{Severity: "FATAL", Code: "28P01", Message: "password authentication failed"})
+		if w.rand.IntN(2) == 0 {
+			s.link.breakAll()
+		}
+	}
+	w.in(w.upTo(6*time.Second), func() {
+		for _, s := range list {
+			s.pg.Bar(watcher, nil)
+		}
+	})
+}
+
+// answerNonsense: a server answers the identity query with an error, or with what is no answer.
+func (w *world) answerNonsense() {
+	s := w.any()
+	s.change(func() {
+		if w.rand.IntN(2) == 0 {
+			s.id.Garbage = "what?"
+		} else {
+			s.id.Trouble = &fakepg.Error{Severity: "ERROR", Code: "53200", Message: "out of memory"}
+		}
+	})
+	w.trace("event", "senseless answers of %s", s)
+	w.in(w.upTo(4*time.Second), func() { s.change(s.sensible) })
+}
+
+func (s *server) sensible() { s.id.Garbage, s.id.Trouble = "", nil }
+
+// moveAddress: the address of the primary is taken over by the standby that is promoted. Connections to the old one stay.
+func (w *world) moveAddress() {
+	p, list := w.primary(), w.standbys()
+	if p == nil || len(list) == 0 {
+		return
+	}
+	s := list[0]
+	s.promote(false)
+	w.follow(s)
+	w.trace("event", "%s leads to %s", p.addr, s)
+	w.route(p.addr, s)
+	d := w.upTo(5 * time.Second)
+	w.in(d, func() { w.comeHome(p) })
+	w.rejoin(p, w.upTo(5*time.Second))
+}
+
+// comeHome makes an address lead to its own server again; what was connected elsewhere over it is not any more.
+func (w *world) comeHome(s *server) {
+	if w.at(s.addr) != s {
+		w.trace("event", "%s leads home", s.addr)
+	}
+	w.route(s.addr, s)
+	for _, other := range append(w.servers, w.foreign) {
+		if other != s {
+			other.link.breakThose(func(c *serverEnd) bool { return c.addr == s.addr })
+		}
+	}
 }

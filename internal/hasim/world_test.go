@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -146,8 +148,9 @@ func excused(p []byte) bool {
 
 // LookupNetIP implements monitor.Resolver.
 func (w *world) LookupNetIP(ctx context.Context, _, host string) (list []netip.Addr, err error) {
+	r := rand.New(rand.NewPCG(w.seed, 1<<33+uint64(crc32.ChecksumIEEE([]byte(host)))))
 	select {
-	case <-time.After(latency + time.Duration(len(host))):
+	case <-time.After(1 + time.Duration(r.Int64N(int64(latency)))):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -165,8 +168,8 @@ func (w *world) LookupNetIP(ctx context.Context, _, host string) (list []netip.A
 func newWorld(seed uint64) *world {
 	w := &world{seed: seed, rand: rand.New(rand.NewPCG(seed, 11)), budgets: shard.NewBudgets(), shard: shard.NewShard("main"), quiet: true,
 		routes: map[string]*server{}, zone: map[string][]string{}, logins: map[*backend.Login]*server{}, wrote: map[string][]string{}}
-	w.oracle = newOracle(w)
 	w.plan = drawPlan(w.rand)
+	w.oracle = newOracle(w)
 	for n := range w.plan.servers {
 		s := w.newServer(n, ourCluster)
 		w.servers = append(w.servers, s)
@@ -186,7 +189,7 @@ func (w *world) start(t *testing.T) {
 	t.Helper()
 	log := zerolog.New(simLog{w}).Level(zerolog.InfoLevel)
 	var err error
-	w.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Seed: &w.seed, Loops: w.plan.loops + 1, Panicked: w.panicked, Escalated: w.panicked})
+	w.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Seed: &w.seed, Loops: w.plan.loops + 1, Rest: synctest.Wait, Panicked: w.panicked, Escalated: w.panicked})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,6 +295,7 @@ func (r *simRoot) Receive(ctx actor.Context) {
 	w.deps.Lanes = w.lanes
 	cfg := shard.ActorConfig{Shard: w.shard, Settings: w.plan.settings(w.plan.full), Lanes: func() []*actor.PID { return w.lanes }, Observer: "sim", Log: r.log,
 		Dial: w.dial, Resolver: w, Monitor: func(c monitor.Config) *actor.Props {
+			c.Unanswered = w.plan.silence
 			return monitor.Props(c).Configure(append(on(control), actor.WithReceiverMiddleware(w.drops))...)
 		}}
 	w.shardPID = spawn("shard-main", shard.ActorProps(cfg).Configure(append(on(control), actor.WithReceiverMiddleware(w.oracle.watchShard))...))
