@@ -48,11 +48,13 @@ const (
 	armFencepost   = "fencepost"
 	armFencepostAA = "fencepost-aa"
 	armLoops2      = "fencepost-loops2"
+	armAuto        = "fencepost-auto"   // the host has the role auto: monitor, proofs
+	armAlways      = "fencepost-always" // … and every checkout is fenced
 	armOther       = "other"
 	armDirect      = "direct"
 )
 
-var knownArms = []string{armPgBouncer, armPgBouncerAA, armFencepost, armFencepostAA, armLoops2, armOther, armDirect}
+var knownArms = []string{armPgBouncer, armPgBouncerAA, armFencepost, armFencepostAA, armLoops2, armAuto, armAlways, armOther, armDirect}
 
 func parseOptions(args []string, getenv func(string) string) (options, error) {
 	var o options

@@ -73,11 +73,15 @@ func (l *lab) start(ctx context.Context, arm string) (*pooler, error) {
 	case armPgBouncer, armPgBouncerAA:
 		err = l.startPgBouncer(p, dir)
 	case armOther:
-		err = l.startFencepost(p, dir, l.opts.other, 1)
+		err = l.startFencepost(p, dir, l.opts.other, variant{loops: 1, role: l.opts.hostRole})
 	case armLoops2:
-		err = l.startFencepost(p, dir, l.fencepost, 2)
+		err = l.startFencepost(p, dir, l.fencepost, variant{loops: 2, role: l.opts.hostRole})
+	case armAuto:
+		err = l.startFencepost(p, dir, l.fencepost, variant{loops: 1, role: "auto"})
+	case armAlways:
+		err = l.startFencepost(p, dir, l.fencepost, variant{loops: 1, role: "auto", fence: "fence = \"always\"\n"})
 	default:
-		err = l.startFencepost(p, dir, l.fencepost, 1)
+		err = l.startFencepost(p, dir, l.fencepost, variant{loops: 1, role: l.opts.hostRole})
 	}
 	if err != nil {
 		return nil, err
@@ -140,8 +144,15 @@ logfile = %s
 	return err
 }
 
+// variant is what arms of Fencepost differ in.
+type variant struct {
+	loops int
+	role  string // of the host
+	fence string // the line of the settings, if any
+}
+
 // startFencepost runs a binary with the metrics, the console and the logs on that a user would have on.
-func (l *lab) startFencepost(p *pooler, dir, binary string, loops int) error {
+func (l *lab) startFencepost(p *pooler, dir, binary string, v variant) error {
 	addr, port, err := freeAddr()
 	if err != nil {
 		return err
@@ -169,7 +180,7 @@ hosts = [{ addr = %q, role = %q }]
 shard = "main"
 dbname = %q
 user = %q
-`, port, role, admin, l.opts.pool, l.maxClientConn(), loops, l.server, l.opts.hostRole, database, database, role)
+%s`, port, role, admin, l.opts.pool, l.maxClientConn(), v.loops, l.server, v.role, database, database, role, v.fence)
 	file := filepath.Join(dir, "fencepost.toml")
 	if err := os.WriteFile(file, []byte(toml), 0o644); err != nil {
 		return err

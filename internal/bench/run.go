@@ -83,7 +83,7 @@ func (l *lab) prepare(ctx context.Context, rep *report) (err error) {
 		}
 		rep.Versions["pgbouncer"] = l.pgbouncer.version + ", " + l.pgbouncer.source
 	}
-	if l.uses(armFencepost) || l.uses(armFencepostAA) || l.uses(armLoops2) {
+	if l.uses(armFencepost) || l.uses(armFencepostAA) || l.uses(armLoops2) || l.uses(armAuto) || l.uses(armAlways) {
 		progress("building fencepost")
 		if l.fencepost, err = buildFencepost(ctx, l.dir); err != nil {
 			return err

@@ -189,7 +189,7 @@ type pair struct {
 // another binary.
 func pairs(samples []sample, cells []cell, arms []string) []pair {
 	var out []pair
-	for _, p := range [][2]string{{armFencepostAA, armFencepost}, {armPgBouncerAA, armPgBouncer}, {armFencepost, armOther}, {armLoops2, armFencepost}} {
+	for _, p := range [][2]string{{armFencepostAA, armFencepost}, {armPgBouncerAA, armPgBouncer}, {armFencepost, armOther}, {armLoops2, armFencepost}, {armAuto, armFencepost}, {armAlways, armFencepost}} {
 		if !slices.Contains(arms, p[0]) || !slices.Contains(arms, p[1]) {
 			continue
 		}
