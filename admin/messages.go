@@ -21,10 +21,12 @@ type (
 	// Interrupt ends the statement a console session waits for, as a cancel request does; nothing answers it but the
 	// Answer to the Command, which is then an error. A PAUSE that still waits is undone.
 	Interrupt struct{ From *actor.PID }
-	// Answer is the console's answer: protocol messages ready to be sent, without the ReadyForQuery.
+	// Answer is the console's answer: protocol messages ready to be sent, without the ReadyForQuery. More says that it is not
+	// all: another Answer follows, and ReadyForQuery only after the one without More.
 	Answer struct {
 		Req   uint64
 		Bytes []byte
+		More  bool
 	}
 )
 

@@ -103,6 +103,10 @@ func (f *Frontend) answered(m *admin.Answer) {
 	if f.phase != console || m.Req != f.req {
 		return
 	}
+	if m.More {
+		f.conn.Write(m.Bytes)
+		return
+	}
 	f.busy = false
 	f.conn.Write(wire.AppendReadyForQuery(m.Bytes, 'I'))
 	f.conn.Resume()
