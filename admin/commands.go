@@ -10,6 +10,7 @@ import (
 // command is a verb of the console.
 type command struct {
 	admin bool // needs more than stats_users have
+	fleet bool // FLEET behind it gives it to every member
 	run   func(x *execution, s statement) error
 }
 
@@ -18,14 +19,16 @@ var commands = map[string]command{
 	"show":        {run: show},
 	"select":      {run: selectAlias},
 	"set":         {run: set},
-	"reload":      {admin: true, run: reload},
-	"pause":       {admin: true, run: pauseCommand},
-	"resume":      {admin: true, run: resume},
-	"reconnect":   {admin: true, run: reconnect},
+	"reload":      {admin: true, fleet: true, run: reload},
+	"pause":       {admin: true, fleet: true, run: pauseCommand},
+	"resume":      {admin: true, fleet: true, run: resume},
+	"reconnect":   {admin: true, fleet: true, run: reconnect},
 	"wait_close":  {admin: true, run: waitClose},
 	"kill_client": {admin: true, run: killClient},
 	"shutdown":    {admin: true, run: shutdown},
-	"forget":      {admin: true, run: forget},
+	"drain":       {admin: true, run: drain},
+	"forget":      {admin: true, fleet: true, run: forget},
+	"switchover":  {admin: true, run: switchover},
 
 	"disable": {admin: true, run: notAvailable},
 	"enable":  {admin: true, run: notAvailable},

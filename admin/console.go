@@ -11,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"fencepost/cluster"
 	"fencepost/pgerr"
 	"fencepost/wire"
 )
@@ -19,8 +20,9 @@ import (
 // STATS. Receive never blocks: each command runs on a goroutine that ends with its answer, at the latest when the actor
 // stops; a session has one command at a time. What the console knows survives a restart of the actor.
 type Console struct {
-	ops Operations
-	log zerolog.Logger
+	ops      Operations
+	log      zerolog.Logger
+	commands map[string]command // the commands, which reach back to here
 
 	// Of the actor alone.
 	self   *actor.PID
@@ -34,12 +36,14 @@ type Console struct {
 	mu      sync.Mutex
 	paused  map[string]*pause // by database, "" = all
 	running map[string]context.CancelCauseFunc
+	over    []string // orders to the whole fleet that are withdrawn, the last ones
+	held    []string // orders that made writes wait here, the last ones
 	stats   history
 	own     counters // the console's own row of SHOW STATS
 }
 
-// pause is one PAUSE, from the command to its RESUME.
-type pause struct{ database string }
+// pause is one PAUSE, from the command to its RESUME. order is that of the PAUSE FLEET that began it, "" for none.
+type pause struct{ database, order string }
 
 // tick asks for the next sample, sampled brings it.
 type (
@@ -52,7 +56,7 @@ type (
 
 // NewConsole makes the console of a process.
 func NewConsole(ops Operations, log zerolog.Logger) *Console {
-	return &Console{ops: ops, log: log, paused: map[string]*pause{}, running: map[string]context.CancelCauseFunc{}}
+	return &Console{ops: ops, log: log, commands: commands, paused: map[string]*pause{}, running: map[string]context.CancelCauseFunc{}}
 }
 
 // Receive implements actor.Actor.
@@ -60,6 +64,8 @@ func (c *Console) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *Command:
 		go c.serve(c.ctx, m)
+	case *cluster.Operation:
+		go c.operation(c.ctx, m)
 	case *Interrupt:
 		c.interrupt(m.From)
 	case tick:
@@ -142,7 +148,7 @@ func (c *Console) serve(ctx context.Context, cmd *Command) {
 	x.run()
 	c.mu.Lock()
 	delete(c.running, cmd.From.Id)
-	c.own.command(time.Since(began), len(cmd.Text), len(x.out))
+	c.own.command(time.Since(began), len(cmd.Text), x.sent+len(x.out))
 	c.mu.Unlock()
 	c.ops.System().Root.Send(cmd.From, &Answer{Req: cmd.Req, Bytes: x.out})
 }
@@ -154,6 +160,25 @@ type execution struct {
 	ctx context.Context
 	cmd *Command
 	out []byte
+	// sent is what of the answer went out early.
+	sent int
+	// order is that of a command that was given to the whole fleet; "" for one of a session.
+	order string
+}
+
+// flush sends what there is of the answer; the rest follows.
+func (x *execution) flush() {
+	x.ops.System().Root.Send(x.cmd.From, &Answer{Req: x.cmd.Req, Bytes: x.out, More: true})
+	x.sent, x.out = x.sent+len(x.out), nil
+}
+
+// gone reports whether nobody waits for the answer any more.
+func (x *execution) gone() bool {
+	if x.cmd.From == nil {
+		return false // another member does
+	}
+	_, alive := x.ops.System().ProcessRegistry.GetLocal(x.cmd.From.Id)
+	return !alive
 }
 
 // run carries out the statements of the command up to the first that fails.
@@ -181,7 +206,7 @@ func (x *execution) run() {
 }
 
 func (x *execution) statement(s statement) error {
-	do, ok := commands[s.verb()]
+	do, ok := x.c.commands[s.verb()]
 	switch {
 	case !ok:
 		return pgerr.ConsoleSyntax(s.text)
@@ -189,6 +214,9 @@ func (x *execution) statement(s statement) error {
 		return pgerr.ConsoleDenied()
 	case do.admin:
 		x.c.log.Info().Str("user", x.cmd.User).Str("command", s.text).Msg("console command")
+	}
+	if do.fleet && s.forFleet() {
+		return x.fleetWide(s)
 	}
 	return do.run(x, s)
 }
@@ -206,6 +234,8 @@ func asError(err error) *pgerr.Error {
 		return pgerr.Canceled()
 	case errors.Is(err, context.Canceled):
 		return pgerr.Shutdown()
+	case errors.Is(err, context.DeadlineExceeded):
+		return pgerr.ConsoleError("not done in time")
 	}
 	return pgerr.As(err)
 }

@@ -74,6 +74,7 @@ type process struct {
 	clients []*fakeSessions
 	shards  []*fakeShard
 	console *actor.PID
+	fleet   *actor.PID
 	log     strings.Builder
 
 	reload   func() error
@@ -115,6 +116,7 @@ func (p *process) Shards() (all []ShardRef) {
 	}
 	return all
 }
+func (p *process) Fleet() *actor.PID            { return p.fleet }
 func (p *process) Clients() int64               { return 6 }
 func (p *process) ServerConnections(string) int { return 4 }
 func (p *process) Draining() bool               { return p.draining.Load() }

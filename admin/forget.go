@@ -17,19 +17,27 @@ func forget(x *execution, s statement) error {
 	if perr != nil {
 		return perr
 	}
-	refs := x.ops.Shards()
+	ref, err := x.shard(s, name)
+	if err != nil {
+		return err
+	}
+	return x.forget(ref)
+}
+
+// shard finds the shard that a command names.
+func (x *execution) shard(s statement, name string) (ShardRef, error) {
 	var names []string
-	for _, r := range refs {
+	for _, r := range x.ops.Shards() {
 		if r.Name == name {
-			return x.forget(r)
+			return r, nil
 		}
 		names = append(names, r.Name)
 	}
 	err := pgerr.ConsoleError("no such shard: " + name)
 	if len(s.args()) == 0 {
-		err = pgerr.ConsoleError("FORGET needs the name of a shard")
+		err = pgerr.ConsoleError(strings.ToUpper(s.verb()) + " needs the name of a shard")
 	}
-	return err.WithHint("The shards are: " + strings.Join(names, ", "))
+	return ShardRef{}, err.WithHint("The shards are: " + strings.Join(names, ", "))
 }
 
 func (x *execution) forget(ref ShardRef) error {

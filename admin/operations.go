@@ -21,11 +21,13 @@ type Operations interface {
 	Sessions() []*actor.PID
 	// Shards are the shards with their actors, by name.
 	Shards() []ShardRef
+	// Fleet is the fleet's actor, nil without a fleet.
+	Fleet() *actor.PID
 	// Clients is the number of admitted clients, console sessions included.
 	Clients() int64
 	// ServerConnections is the number of server connections of a database.
 	ServerConnections(database string) int
-	// Draining reports whether new clients are refused because the process is about to end.
+	// Draining reports whether the process was ordered to end. New clients are refused, or will be after drain_grace.
 	Draining() bool
 	// Actors is the number of live actors of the process.
 	Actors() int

@@ -120,7 +120,7 @@ const indexText = `Fencepost %s
 
 /metrics   for Prometheus
 /healthz   200 while every event loop runs
-/readyz    200 while clients are taken
+/readyz    200 while clients are taken, and not about to be refused
 
 Shards
 %s`
@@ -200,10 +200,10 @@ func stuck(ops Operations, now time.Time) string {
 	return strings.Join(reasons, "\n")
 }
 
-// readyz answers 200 while clients are taken, also while a shard has no primary: standbys serve and writes wait.
+// readyz answers 200 while clients are taken and the process was not ordered to end, also while a shard has no primary: standbys serve and writes wait.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.ops.Draining() {
-		plain(w, http.StatusServiceUnavailable, "draining: no new clients are taken\n")
+		plain(w, http.StatusServiceUnavailable, "draining\n")
 		return
 	}
 	s.healthz(w, r)

@@ -121,7 +121,7 @@ func TestHealth(t *testing.T) {
 			t.Error(status)
 		}
 		p.draining.Store(true)
-		if status, body := get(h, "/readyz"); status != http.StatusServiceUnavailable || body != "draining: no new clients are taken\n" {
+		if status, body := get(h, "/readyz"); status != http.StatusServiceUnavailable || body != "draining\n" {
 			t.Errorf("%d %s", status, body)
 		}
 		if status, _ := get(h, "/healthz"); status != http.StatusOK {

@@ -17,7 +17,9 @@ var shows = map[string]func(x *execution) (*table, error){
 	"dns_hosts":      empty("sqs", "hostname", "ttl", "addrs"),
 	"dns_zones":      empty("sqi", "zonename", "serial", "count"),
 	"elections":      showElections,
+	"evidence":       showEvidence,
 	"fds":            nil,
+	"fleet":          showFleet,
 	"lists":          showLists,
 	"loops":          showLoops,
 	"mem":            nil,
@@ -79,14 +81,17 @@ const help = `
 	SHOW PEERS|PEER_POOLS
 	SHOW LISTS|STATE|LOOPS
 	SHOW SHARDS|REPLICATION|ELECTIONS
+	SHOW FLEET|EVIDENCE
 	SHOW DNS_HOSTS|DNS_ZONES
 	SHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
-	RELOAD
-	PAUSE [<db>]
-	RESUME [<db>]
-	RECONNECT [<db>]
+	RELOAD [FLEET]
+	PAUSE [<db>] [FLEET]
+	RESUME [<db>] [FLEET]
+	RECONNECT [<db>] [FLEET]
 	WAIT_CLOSE [<db>]
 	KILL_CLIENT <client_id>
-	FORGET <shard>
+	FORGET <shard> [FLEET]
+	SWITCHOVER <shard> [<seconds>]
+	DRAIN
 	SHUTDOWN
 	SHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS`

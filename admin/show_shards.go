@@ -2,7 +2,6 @@ package admin
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +84,7 @@ func (t *table) host(name string, h *shard.HostRow, now time.Time) {
 	o := &h.Last
 	var lsn, age, source, readOnly, lagTime, lagBytes any = null{}, null{}, null{}, null{}, null{}, null{}
 	if o.LSN != 0 {
-		lsn = fmt.Sprintf("%X/%X", o.LSN>>32, uint32(o.LSN))
+		lsn = logPosition(o.LSN)
 	}
 	if !o.Asked.IsZero() {
 		age, source = h.Age.Milliseconds(), o.Source.String()

@@ -13,12 +13,12 @@ import (
 )
 
 // source answers a scrape: a message to the lanes of each loop and to each shard's actor, and counters that anybody may
-// read. A loop that does not answer in time costs the scrape its pools only, a shard itself and its hosts.
+// read. A loop that does not answer in time costs the scrape its pools only, a shard itself and its hosts, the fleet itself.
 func source(ops Operations) metrics.Source {
 	return func(ctx context.Context) []metrics.Family {
 		f := processFamilies(ops)
 		f = append(f, loopFamilies(ops.Loops())...)
-		shards := askShards(ops, ops.Shards()...)
+		shards, fleet := askShards(ops, ops.Shards()...), askFleet(ops)
 		rows, err := lanes(ctx, ops)
 		answered := 1.0
 		if err != nil {
@@ -27,7 +27,8 @@ func source(ops Operations) metrics.Source {
 		f = append(f, metrics.Family{Name: "loops_answered", Type: metrics.Gauge, Samples: single(answered),
 			Help: "Whether every event loop answered this scrape in time: 1, or 0 if pools are missing from it."})
 		f = append(f, poolFamilies(pools(rows))...)
-		return append(f, shardFamilies(shards.answers(ctx))...)
+		f = append(f, shardFamilies(shards.answers(ctx))...)
+		return append(f, fleetFamilies(ctx, fleet)...)
 	}
 }
 
@@ -48,7 +49,7 @@ func processFamilies(ops Operations) []metrics.Family {
 			Help: "Client connections, those that log in and console sessions included."},
 		{Name: "max_client_conn", Type: metrics.Gauge, Samples: single(float64(ops.Config().Fencepost.MaxClientConn)),
 			Help: "Client connections that are allowed."},
-		{Name: "draining", Type: metrics.Gauge, Samples: single(draining), Help: "Whether new clients are refused because the process is about to end."},
+		{Name: "draining", Type: metrics.Gauge, Samples: single(draining), Help: "Whether the process was ordered to end. New clients are refused, or will be after drain_grace."},
 	}
 }
 

@@ -56,41 +56,51 @@ func pauseCommand(x *execution, s statement) error {
 	if err != nil {
 		return err
 	}
-	p, replies := x.c.pause(db)
-	if p == nil {
-		return pgerr.ConsoleError("already suspended/paused")
-	}
-	if err := x.settled(replies); err != nil {
+	p, replies, err := x.c.pause(db, x.order)
+	if err != nil {
 		return err
 	}
-	err = x.until(shard.Pause, db, func() error {
-		if !x.c.inForce(p) {
-			return pgerr.ConsoleError("PAUSE was ended by RESUME")
+	err = x.settled(replies)
+	if err == nil {
+		err = x.until(shard.Pause, db, func() error {
+			if !x.c.inForce(p) {
+				return pgerr.ConsoleError("PAUSE was ended by RESUME")
+			}
+			return nil
+		})
+		if errors.Is(err, errInterrupted) {
+			x.c.unpause(p) // whoever interrupts PAUSE does not want it, as in PgBouncer
 		}
-		return nil
-	})
-	if errors.Is(err, errInterrupted) {
-		x.c.unpause(p) // whoever interrupts PAUSE does not want it, as in PgBouncer
 	}
-	if err != nil {
+	if err != nil && x.order != "" && p.order == x.order {
+		x.c.unpause(p) // the fleet is paused as a whole or not at all
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return pgerr.ConsoleError("transactions were not over in time")
+	case err != nil:
 		return err
 	}
 	return x.done("PAUSE")
 }
 
-// pause begins a pause; nil if everything is paused already. A database may be paused again: that waits for the same.
-func (c *Console) pause(database string) (*pause, []chan int) {
+// pause begins a pause, unless everything is paused already. A database may be paused again: that waits for the same.
+// order is that of a PAUSE FLEET, "" for none.
+func (c *Console) pause(database, order string) (*pause, []chan int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.paused[""] != nil {
-		return nil, nil
+		return nil, nil, pgerr.ConsoleError("already suspended/paused")
+	}
+	if c.withdrawn(order) {
+		return nil, nil, errWithdrawn
 	}
 	p := c.paused[database]
 	if p == nil {
-		p = &pause{database}
+		p = &pause{database, order}
 		c.paused[database] = p
 	}
-	return p, c.control(shard.Pause, database)
+	return p, c.control(shard.Pause, database), nil
 }
 
 func (c *Console) inForce(p *pause) bool {
@@ -195,7 +205,7 @@ func (x *execution) until(verb shard.Verb, database string, check func() error) 
 			return context.Cause(x.ctx)
 		case <-time.After(pollInterval):
 		}
-		if _, alive := x.ops.System().ProcessRegistry.GetLocal(x.cmd.From.Id); !alive {
+		if x.gone() {
 			return errClientGone
 		}
 	}
@@ -246,6 +256,19 @@ func reload(x *execution, s statement) error {
 	case <-ctx.Done():
 		return pgerr.ConsoleError("RELOAD is not done yet").WithHint("It goes on; the log tells how it ends.")
 	}
+}
+
+// drain is DRAIN: the end of this process as SIGTERM's drain, without a wait for it. There is none of the whole fleet:
+// nobody would be left to serve.
+func drain(x *execution, s statement) error {
+	switch args := s.args(); {
+	case len(args) == 1 && args[0].is("fleet"):
+		return pgerr.ConsoleError("a fleet is not drained as a whole").WithHint("DRAIN one member, replace it, and go on with the next.")
+	case len(args) > 0:
+		return pgerr.ConsoleSyntax(s.text)
+	}
+	x.ops.Shutdown(WaitForServers)
+	return x.done("DRAIN")
 }
 
 func killClient(x *execution, s statement) error {

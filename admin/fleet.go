@@ -1,0 +1,274 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"fencepost/actors/shard"
+	"fencepost/cluster"
+	"fencepost/pgerr"
+	"fencepost/wire"
+)
+
+// What consoles ask of each other over the fleet. An order is the random name that its withdrawal goes by.
+const (
+	statementVerb = "CONSOLE" // statement, order: carry it out as if an admin had given it here
+	undoVerb      = "UNDO"    // order: end the PAUSE that it began
+	holdVerb      = "HOLD"    // shard, order, milliseconds, primary: make writes wait; answered by a row as holding has it
+	releaseVerb   = "RELEASE" // shard, order: let them go on
+)
+
+// How long members have to answer: longer than a member waits for its own loops and shards.
+const (
+	memberLimit = answerLimit + 2*time.Second
+	pauseLimit  = 30 * time.Second // for transactions to end; PAUSE of one process waits without a limit
+	undoLimit   = 5 * time.Second
+	returnLimit = time.Second // of the time for an answer: for its way back
+)
+
+// maxOrders is how many withdrawn orders are remembered, so that one that comes late begins nothing, and how many that
+// made writes wait here.
+const maxOrders = 64
+
+var errWithdrawn = pgerr.ConsoleError("it was withdrawn before it began")
+
+// withdrawn reports whether an order was withdrawn; c.mu is held.
+func (c *Console) withdrawn(order string) bool { return order != "" && slices.Contains(c.over, order) }
+
+// withdraw remembers that an order was; c.mu is held.
+func (c *Console) withdraw(order string) { c.over = remember(c.over, order) }
+
+// remember adds an order to the last ones.
+func remember(orders []string, order string) []string {
+	if slices.Contains(orders, order) {
+		return orders
+	}
+	return append(orders[max(len(orders)-maxOrders+1, 0):], order)
+}
+
+// forFleet reports whether a statement is for every member. The name of a database, which may be fleet, has quotes then.
+func (s statement) forFleet() bool {
+	args := s.args()
+	return len(args) > 0 && args[len(args)-1].is("fleet")
+}
+
+// here is the statement without FLEET, written so that any member reads the same in it.
+func (s statement) here() string {
+	words := []string{strings.ToUpper(s.verb())}
+	for _, t := range s.tokens[1 : len(s.tokens)-1] {
+		switch {
+		case t.name():
+			words = append(words, `"`+strings.ReplaceAll(t.text, `"`, `""`)+`"`)
+		default:
+			words = append(words, t.text)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// fleetWide has every member carry out a statement and answers with what became of it at each.
+func (x *execution) fleetWide(s statement) error {
+	verb, text, order := strings.ToUpper(s.verb()), s.here(), rand.Text()
+	limit := memberLimit
+	if verb == "PAUSE" {
+		limit = pauseLimit + returnLimit
+	}
+	if x.ops.Fleet() == nil {
+		x.notice("there is no fleet: " + verb + " is for this process alone")
+	}
+	answers, err := x.everywhere(limit, statementVerb, text, order)
+	failed := 0
+	for _, a := range answers {
+		if a.Err != "" {
+			failed++
+		}
+	}
+	if verb == "PAUSE" && (err != nil || failed > 0) {
+		x.undo(order)
+	}
+	switch {
+	case err != nil:
+		return err
+	case failed > 0:
+		e := pgerr.ConsoleError(fmt.Sprintf("%s failed on %d of %d members", verb, failed, len(answers))).WithDetail(inLines(answers))
+		if verb == "PAUSE" {
+			return e.WithHint("What was paused goes on.")
+		}
+		return e.WithHint("What the others did stays done.")
+	}
+	t := &table{columns: "sss", names: []string{"member", "address", "result"}}
+	for _, a := range answers {
+		t.row(orNull(a.Member), orNull(a.Address), "ok")
+	}
+	x.out = t.encode(x.out, verb)
+	return nil
+}
+
+func (x *execution) notice(text string) {
+	x.out = wire.AppendNotice(x.out, &pgerr.Error{Code: pgerr.SuccessfulCompletion, Message: text})
+}
+
+// inLines tells what each member answered, in the detail of an error.
+func inLines(answers []cluster.Answer) string {
+	var lines []string
+	for _, a := range answers {
+		result := a.Err
+		if result == "" {
+			result = "ok"
+		}
+		lines = append(lines, strings.TrimSpace(a.Member+" "+a.Address)+": "+result)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// undo ends what a PAUSE FLEET has begun wherever it has begun. It does not depend on the session, which may be gone.
+func (x *execution) undo(order string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), undoLimit)
+	defer cancel()
+	answers, err := x.c.everywhere(ctx, undoLimit, undoVerb, order)
+	if err != nil || slices.ContainsFunc(answers, func(a cluster.Answer) bool { return a.Err != "" }) {
+		x.c.log.Error().Err(err).Str("answers", inLines(answers)).Msg("PAUSE FLEET could not be undone everywhere: look at SHOW STATE of each member, and RESUME")
+	}
+}
+
+var errSilentFleet = pgerr.ConsoleError("no answer in time from the fleet's actor")
+
+// everywhere has every member do something, or this process where there is no fleet. Without an error each has answered
+// or is said not to have.
+func (c *Console) everywhere(ctx context.Context, limit time.Duration, verb string, args ...string) ([]cluster.Answer, error) {
+	fleet := c.ops.Fleet()
+	if fleet == nil {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		rows, err := c.perform(ctx, "", verb, args)
+		a := cluster.Answer{Rows: rows}
+		if err != nil {
+			a.Err = inOneLine(asError(err))
+		}
+		return []cluster.Answer{a}, nil
+	}
+	reply := make(chan cluster.OperationResult, 1)
+	c.ops.System().Root.Send(fleet, &cluster.Operate{Verb: verb, Args: args, Timeout: limit, Reply: reply})
+	ctx, cancel := context.WithTimeoutCause(ctx, limit+returnLimit, errSilentFleet)
+	defer cancel()
+	result, ok := receive(ctx, reply)
+	switch {
+	case !ok:
+		return nil, context.Cause(ctx)
+	case len(result.Answers) == 0:
+		return nil, pgerr.ConsoleError("the fleet has no member that could do it")
+	}
+	return result.Answers, nil
+}
+
+// everywhere is Console.everywhere for as long as the session is there.
+func (x *execution) everywhere(limit time.Duration, verb string, args ...string) ([]cluster.Answer, error) {
+	answers, err := x.c.everywhere(x.ctx, limit, verb, args...)
+	if x.ctx.Err() != nil { // what is missing then is nobody's silence
+		return answers, context.Cause(x.ctx)
+	}
+	return answers, err
+}
+
+// inOneLine is an error as the rows of other members have it.
+func inOneLine(e *pgerr.Error) string {
+	if e.Detail == "" {
+		return e.Message
+	}
+	return e.Message + ": " + strings.ReplaceAll(e.Detail, "\n", "; ")
+}
+
+// operation does what a member asks of all, and answers it.
+func (c *Console) operation(ctx context.Context, op *cluster.Operation) {
+	left := time.Until(op.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, left-min(returnLimit, left/4))
+	defer cancel()
+	done := &cluster.OperationDone{ID: op.ID}
+	rows, err := c.perform(ctx, op.From, op.Verb, op.Args)
+	if done.Rows = rows; err != nil {
+		done.Err = inOneLine(asError(err))
+	}
+	c.ops.System().Root.Send(op.Reply, done)
+}
+
+var errUnknownOperation = pgerr.ConsoleError("this version of Fencepost does not know that operation")
+
+// perform does here what everywhere asks for.
+func (c *Console) perform(ctx context.Context, from, verb string, args []string) (rows [][]string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error().Interface("reason", r).Bytes("stack", debug.Stack()).Msg("operation of the fleet failed")
+			rows, err = nil, fmt.Errorf("console: %v", r)
+		}
+	}()
+	switch {
+	case verb == statementVerb && len(args) == 2:
+		return nil, c.statement(ctx, from, args[0], args[1])
+	case verb == undoVerb && len(args) == 1:
+		return nil, c.undo(ctx, args[0])
+	case verb == holdVerb && len(args) == 4:
+		return c.hold(ctx, args)
+	case verb == releaseVerb && len(args) == 2:
+		c.release(args[0], args[1])
+		return nil, nil
+	}
+	return nil, errUnknownOperation
+}
+
+// statement carries out one statement of those that may be given to the fleet, as for an admin's session.
+func (c *Console) statement(ctx context.Context, from, text, order string) error {
+	all, perr := parse(text)
+	switch {
+	case perr != nil:
+		return perr
+	case len(all) != 1 || !c.commands[all[0].verb()].fleet || all[0].forFleet():
+		return pgerr.ConsoleSyntax(text)
+	}
+	user := "member " + from
+	if from == "" {
+		user = "this process"
+	}
+	x := &execution{c: c, ops: c.ops, ctx: ctx, cmd: &Command{Text: text, User: user, Admin: true}, order: order}
+	return x.statement(all[0])
+}
+
+// undo ends what a PAUSE FLEET began here, and nothing else: a database that was paused before stays paused.
+func (c *Console) undo(ctx context.Context, order string) error {
+	x := &execution{c: c, ops: c.ops, ctx: ctx}
+	c.mu.Lock()
+	c.withdraw(order)
+	var replies []chan int
+	for name, p := range c.paused {
+		if p.order == order {
+			replies = append(replies, c.resume(name)...)
+		}
+	}
+	c.mu.Unlock()
+	return x.settled(replies)
+}
+
+// hold makes writes of a shard wait here, for the milliseconds it is told, and answers how far that has come.
+func (c *Console) hold(ctx context.Context, args []string) ([][]string, error) {
+	h, err := c.holdShard(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return [][]string{h.row()}, nil
+}
+
+// release lets them go on.
+func (c *Console) release(name, order string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.withdraw(order)
+	for _, r := range c.ops.Shards() {
+		if r.Name == name {
+			c.ops.System().Root.Send(r.PID, &shard.Release{ID: order})
+		}
+	}
+}
