@@ -178,8 +178,8 @@ func (l *Lane) reload(spec *PoolSpec) {
 		waiters = append(waiters, br.unfence(func(*member) bool { return true })...)
 		if old.Shard != spec.Shard && !old.Shard.View().Static {
 			br.supersedeLeases("the database is on another shard now") // nobody tells them of elections any more
+			br.primary = false
 		}
-		br.primary = false
 		br.step(pool.Reconnect{})
 	})
 	l.welcomes.forget()
@@ -187,9 +187,6 @@ func (l *Lane) reload(spec *PoolSpec) {
 		l.sync(true)
 	}
 	l.rejoin(waiters)
-	if l.write != l.home {
-		l.write.primary = true
-	}
 }
 
 // retireIfUnused asks the parent to end the lane of a made-up database name that nobody has used for long.

@@ -273,3 +273,19 @@ func TestRecount(t *testing.T) {
 		}
 	})
 }
+
+// A reload while nobody is elected does not make anybody forget who was the primary.
+func TestReloadWhileNobodyIsElected(t *testing.T) {
+	inRoles(t, 1, func(r *roles) {
+		p, b := r.holding(ReadWrite)
+		r.elect("")
+		spec := r.newSpec(4)
+		spec.DBName = "elsewhere"
+		r.reload(spec)
+		none(r.rig, p.cut, time.Second)
+		r.promote(hostB)
+		if m := get(r.rig, p.cut); m.Backend != b {
+			t.Errorf("%+v", m)
+		}
+	})
+}
