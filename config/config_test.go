@@ -91,7 +91,7 @@ func TestEverySetting(t *testing.T) {
 		"server_lifetime": `"5s"`, "server_reset_query": `""`, "client_login_timeout": `"6s"`, "cancel_on_disconnect": "false", "cancel_ack_timeout": `"7s"`,
 		"ignore_startup_parameters": `["options"]`, "track_extra_parameters": `["search_path"]`, "auth_type": `"md5"`,
 		"admin_users": `["app"]`, "stats_users": `["app"]`, "admin_http": `""`, "stats_period": `"8s"`, "sigterm": `"wait_for_clients"`,
-		"drain_timeout": `"9s"`, "log_level": `"debug"`, "log_format": `"console"`, "log_connections": "false", "log_disconnections": "false",
+		"drain_grace": `"16s"`, "drain_timeout": `"9s"`, "log_level": `"debug"`, "log_format": `"console"`, "log_connections": "false", "log_disconnections": "false",
 		"log_pooler_errors": "false", "tcp_keepalive": "false", "tcp_keepidle": `"10s"`, "tcp_keepintvl": `"11s"`, "tcp_keepcnt": "12",
 		"tcp_user_timeout": `"13ms"`,
 	}
@@ -107,7 +107,7 @@ func TestEverySetting(t *testing.T) {
 		"::1, 10.0.0.1", 5433, 7, "@x", 0o700, true, "/p", 3, 2, LoopPortable, PoolSession, 9, 2, 8, 6, true,
 		time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second, "", 6 * time.Second, false, 7 * time.Second,
 		[]string{"options"}, []string{"search_path"}, AuthMD5, []string{"app"}, []string{"app"}, "", 8 * time.Second,
-		SigtermWaitForClients, 9 * time.Second, LogDebug, LogConsole, false, false, false, false, 10 * time.Second, 11 * time.Second, 12,
+		SigtermWaitForClients, 16 * time.Second, 9 * time.Second, LogDebug, LogConsole, false, false, false, false, 10 * time.Second, 11 * time.Second, 12,
 		13 * time.Millisecond,
 	}
 	if !reflect.DeepEqual(c.Fencepost, wantFencepost) {

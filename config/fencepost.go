@@ -91,8 +91,11 @@ type Fencepost struct {
 	// What SIGTERM does first; a second one stops at once. drain ends each session at its next transaction boundary
 	// (SQLSTATE 57P01), wait_for_clients waits until the clients leave. Both take no new clients.
 	Sigterm SigtermAction `group:"Ending" key:"sigterm" default:"drain" reload:"yes"`
-	// Longest time SIGTERM waits before the remaining sessions are ended. "0s" is no limit: then only a second signal or the
-	// service manager's own limit ends a session that never finishes.
+	// How long new clients are still taken, and sessions left alone, after the order to drain. /readyz says at once that no more
+	// should come, so that load balancers have seen it before the listeners close. A second order ends it.
+	DrainGrace time.Duration `key:"drain_grace" default:"0s" min:"0s" max:"1h" reload:"yes"`
+	// Longest time SIGTERM waits, after drain_grace, before the remaining sessions are ended. "0s" is no limit: then only a
+	// second signal or the service manager's own limit ends a session that never finishes.
 	DrainTimeout time.Duration `key:"drain_timeout" default:"0s" min:"0s" max:"8760h" reload:"yes"`
 
 	// Least level that is logged: debug, info, warn or error.

@@ -21,7 +21,7 @@ var pgbouncerDefaults = map[string]string{
 }
 
 // ownSettings are those PgBouncer has not.
-var ownSettings = []string{"admin_http", "cancel_ack_timeout", "cancel_on_disconnect", "drain_timeout", "event_loop", "event_loops", "log_format", "log_level", "sigterm"}
+var ownSettings = []string{"admin_http", "cancel_ack_timeout", "cancel_on_disconnect", "drain_grace", "drain_timeout", "event_loop", "event_loops", "log_format", "log_level", "sigterm"}
 
 // TestSettingsPage: the page lists exactly the defaults that are not PgBouncer's, and its example is a valid file.
 func TestSettingsPage(t *testing.T) {

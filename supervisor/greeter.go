@@ -124,7 +124,7 @@ func (g *greeter) cancel(key wire.CancelKey) {
 }
 
 func (g *greeter) admit(s wire.Startup, rest []byte) {
-	if g.l.s.draining.Load() {
+	if g.l.s.closed.Load() {
 		g.refuse(pgerr.ShutdownLogin())
 		return
 	}

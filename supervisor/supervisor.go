@@ -28,6 +28,7 @@ import (
 	"fencepost/actors/frontend"
 	"fencepost/actors/shard"
 	"fencepost/admin"
+	"fencepost/cluster"
 	"fencepost/config"
 	"fencepost/eventloop"
 )
@@ -51,7 +52,8 @@ type Fencepost struct {
 	settings atomic.Pointer[frontend.Settings]
 	clients  atomic.Int64
 	cancels  atomic.Int64 // CancelRequests on their way to servers
-	draining atomic.Bool
+	draining atomic.Bool  // ordered to end
+	closed   atomic.Bool  // new clients are refused, because the process is about to end
 	ids      atomic.Uint64
 
 	reloading sync.Mutex // one reload at a time; guards shards
@@ -142,11 +144,35 @@ func (s *Fencepost) run() {
 	how := <-s.ending
 	s.draining.Store(true)
 	s.log.Info().Str("how", shutdownNames[how]).Msg("shutting down")
+	if fleet := s.Fleet(); fleet != nil {
+		s.system.Root.Send(fleet, &cluster.SetDraining{Draining: true})
+	}
+	if how != admin.Immediate {
+		how = s.grace(how)
+	}
+	s.closed.Store(true)
 	if how != admin.Immediate {
 		s.system.Root.Send(s.tree.listener, stopListening{})
 		s.drain(how)
 	}
 	s.end()
+}
+
+// grace goes on as before for drain_grace, or until another order to end comes, and returns the last order: whoever sends
+// clients here has to see first that they should go elsewhere.
+func (s *Fencepost) grace(how admin.Shutdown) admin.Shutdown {
+	d := s.config.Load().Fencepost.DrainGrace
+	if d <= 0 {
+		return how
+	}
+	s.log.Info().Dur("drain_grace", d).Msg("new clients are still taken")
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case how = <-s.ending:
+	}
+	return how
 }
 
 var shutdownNames = map[admin.Shutdown]string{admin.Immediate: "immediate", admin.WaitForServers: "drain", admin.WaitForClients: "wait_for_clients"}
@@ -262,5 +288,5 @@ func (t *tree) deps(cfg *config.Config) {
 		CancelLimit:    func() time.Duration { return s.config.Load().Fencepost.CancelAckTimeout },
 		CancelVanished: func() bool { return s.config.Load().Fencepost.CancelOnDisconnect }, Cancels: &s.cancels, Leases: s.parts.Leases}
 	t.laneDeps = &shard.Deps{Backend: t.backendDeps, Budgets: s.budgets, ShardOf: t.shardPID, Log: s.log, NextID: next}
-	t.frontendDeps = &frontend.Deps{Settings: &s.settings, Names: names, Clients: &s.clients, Draining: &s.draining, NextID: next, Version: s.version, Log: s.log}
+	t.frontendDeps = &frontend.Deps{Settings: &s.settings, Names: names, Clients: &s.clients, Draining: &s.closed, NextID: next, Version: s.version, Log: s.log}
 }
