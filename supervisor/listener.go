@@ -22,7 +22,8 @@ type listener struct {
 	loop       eventloop.Loop
 	listening  chan error
 	acceptors  []eventloop.Acceptor
-	socket     string // path of the unix socket to remove at the end
+	socket     string      // path of the unix socket to remove at the end
+	inode      os.FileInfo // of the socket: a successor may have put its own there by then
 	next       int
 	seed       maphash.Seed
 	lastFail   time.Time
@@ -96,6 +97,9 @@ func (l *listener) listenUnix(path string, f *config.Fencepost) error {
 			return fmt.Errorf("unix_socket_mode: %w", err)
 		}
 		l.socket = path
+		if l.inode, err = os.Lstat(path); err != nil {
+			return fmt.Errorf("unix_socket_dir: %w", err)
+		}
 	}
 	if err := l.accept(ln, f.ListenBacklog); err != nil {
 		return err
@@ -129,7 +133,9 @@ func (l *listener) stop() {
 	}
 	l.acceptors = nil
 	if l.socket != "" {
-		os.Remove(l.socket)
+		if now, err := os.Lstat(l.socket); err == nil && os.SameFile(now, l.inode) {
+			os.Remove(l.socket)
+		}
 		l.socket = ""
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/rs/zerolog"
@@ -84,8 +85,12 @@ func writePidfile(path string) error {
 	return nil
 }
 
+// removePidfile leaves the file alone if a process that takes over has written its own id there.
 func removePidfile(path string) {
-	if path != "" {
+	if path == "" {
+		return
+	}
+	if b, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(b)) == strconv.Itoa(os.Getpid()) {
 		os.Remove(path)
 	}
 }
