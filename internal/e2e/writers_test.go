@@ -158,7 +158,10 @@ func (w *writers) pgx(ctx context.Context, at place, who string) {
 		case <-tick.C:
 		}
 		// Not ctx: a statement that is cut off by the end of the test would look like an error of Fencepost's.
-		if err := w.transfer(context.WithoutCancel(ctx), &c, at, who, n); err != nil {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		err := w.transfer(limited, &c, at, who, n)
+		cancel()
+		if err != nil {
 			var pe *pgconn.PgError
 			if errors.As(err, &pe) {
 				w.failed(who, pe.Code, pe.Message+" "+pe.Detail)
@@ -219,6 +222,16 @@ func (w *writers) psycopg(ctx context.Context, at place, n int) error {
 	}
 	stop := context.AfterFunc(ctx, func() { in.Close() })
 	defer stop()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() { // ends with the process, at the latest some time after it was told to
+		<-ctx.Done()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			cmd.Process.Kill() //nolint:errcheck // it may be gone
+		}
+	}()
 	w.listen(out)
 	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
 		return fmt.Errorf("%w: %s", err, stderr.String())
