@@ -138,7 +138,7 @@ func (r *routes) spec(db *config.Database, serverUser, password string) (*shard.
 	}
 	switch p.Mode {
 	case config.PoolSession:
-		spec.ResetQuery = f.ServerResetQuery
+		spec.ResetQuery, spec.Session = f.ServerResetQuery, true
 		return spec, frontend.Session
 	case config.PoolStatement:
 		return spec, frontend.Statement

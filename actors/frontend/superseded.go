@@ -18,6 +18,10 @@ func (f *Frontend) superseded(m *shard.Superseded) {
 	if f.backend == nil || f.backend != m.Backend {
 		return // it was given back before it was told
 	}
+	if m.AtBoundary {
+		f.drain(pgerr.Superseded(m.Why), false)
+		return
+	}
 	switch f.phase {
 	case settling:
 		f.unsettle()

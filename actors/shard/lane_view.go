@@ -87,6 +87,9 @@ func (l *Lane) supersede(old *View) (waiters []*Checkout) {
 	givenUp := v.State == health.Failover && old.State != health.Failover && v.Elected == old.Elected
 	l.each(func(br *branch) {
 		all := br.primary && (br != l.write && (v.Elected != "" || v.State == health.Failover) || br == l.write && givenUp)
+		if br.primary && v.ReadOnly == br.host && old.ReadOnly != br.host {
+			br.endSessions(v.Why)
+		}
 		var outdated []*pool.Slot
 		void := func(m *member) bool { return all || v.outdates(m.known()) }
 		br.members(func(m *member) {
@@ -108,6 +111,18 @@ func (l *Lane) supersede(old *View) (waiters []*Checkout) {
 		}
 	})
 	return waiters
+}
+
+// endSessions has sessions that hold a backend of a host which is read-only now end with their transactions; in the other
+// modes a lease does that anyway. Connections that are idle are opened anew when they are wanted.
+func (br *branch) endSessions(why string) {
+	l := br.lane
+	br.step(pool.Reconnect{})
+	br.members(func(m *member) {
+		if l.spec.Session && m.to != nil && m.write && !m.superseded {
+			l.root.Send(m.to, &Superseded{Backend: m.b, Why: why, AtBoundary: true})
+		}
+	})
 }
 
 // supersede tells who has a lease that may write that its server is not the primary any more.

@@ -117,6 +117,9 @@ type (
 type Superseded struct {
 	Backend *backend.Backend
 	Why     string // the view's
+	// AtBoundary: it is still the only one, but read-only by its own settings: the transaction under way may go on, and the
+	// lease ends with it.
+	AtBoundary bool
 }
 
 // Messages from a lane to its shard's actor. Doubts: the sender has called Shard.RaiseDoubt before, and the actor calls
@@ -220,6 +223,7 @@ type PoolSpec struct {
 	WaitLimit  time.Duration // query_wait_timeout
 	Fence      FenceMode
 	ResetQuery string         // run at checkin of a session; "" for none
+	Session    bool           // leases last as long as sessions
 	Mode       string         // for the console
 	Auto       bool           // the database is not in the settings by name ("*")
 	Tune       func(net.Conn) // socket options; may be nil

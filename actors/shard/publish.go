@@ -33,7 +33,8 @@ func (a *decider) publish(now time.Time) {
 func (v *View) actsLike(w *View) bool {
 	return v.Epoch == w.Epoch && v.Static == w.Static && v.Elected == w.Elected && v.Floor == w.Floor && v.SystemID == w.SystemID &&
 		v.NoTimelines == w.NoTimelines && v.State == w.State && v.Balance == w.Balance && v.Warm == w.Warm && v.Refuse == w.Refuse &&
-		slices.Equal(v.Standbys, w.Standbys) && slices.Equal(v.Candidates, w.Candidates)
+		slices.Equal(v.Standbys, w.Standbys) && slices.Equal(v.Candidates, w.Candidates) &&
+		v.ReadOnly == w.ReadOnly
 }
 
 // tellLanes tells the lanes of the view, or, if recount is set, asks them for their connections.
@@ -52,7 +53,7 @@ func (a *decider) compose(now time.Time) *View {
 		Standbys: a.standbys(now, rows), Balance: s.Balance, Warm: s.Warm, Refuse: s.Refuse,
 	}
 	if e.Elected == "" {
-		v.Candidates = a.candidates()
+		v.Candidates, v.ReadOnly = a.candidates(), a.readOnly(rows)
 	}
 	switch {
 	case !a.mem.peers.ready:
@@ -71,6 +72,16 @@ func (a *decider) compose(now time.Time) *View {
 		v.NoReads = a.noReads(now, rows)
 	}
 	return v
+}
+
+// readOnly is the host elected last, if it is no longer the primary because of its own settings.
+func (a *decider) readOnly(rows []election.HostRow) string {
+	for _, r := range rows {
+		if r.Host == a.health.Host() && r.Strength == role.Demoted && r.Cause == role.CauseReadOnly {
+			return string(r.Host)
+		}
+	}
+	return ""
 }
 
 // candidates are the hosts that a client's login may look at where their monitors cannot: what answers, but does not let

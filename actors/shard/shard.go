@@ -42,6 +42,9 @@ type View struct {
 	Refuse bool
 	// Explanation is what each host last said, for whoever waits for a primary; "" while there is one.
 	Explanation string
+	// ReadOnly is the host that was the primary until it became read-only by its own settings, while nobody else is: what
+	// sessions hold there ends with their transactions. "" for none.
+	ReadOnly string
 	// NoReads is why no host serves reads, for whoever wants a standby; "" while one does.
 	NoReads string
 	// Candidates are hosts that answer but do not let their monitors look, while no primary is known: the login of a client

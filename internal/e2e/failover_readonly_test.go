@@ -12,9 +12,12 @@ func TestReadOnlyBySettings(t *testing.T) {
 	g := newGroup(t, front{standbys: 1, lines: shortWait})
 	old, next := g.nodes[0], g.nodes[1]
 	g.writes(old)
+	idle := mustLogin(t, g.session())
+	idle.where(true)
 	g.must(old.Configure(map[string]string{"default_transaction_read_only": "on"}))
 	g.elects(nil, "unhealthy")
 	g.notes(old.Addr(), "role=read-only")
+	g.ends("idle, in session mode", idle, "", "57P01", "Nothing was under way")
 	g.noPrimary(old.Addr() + ": it is read-only by its own settings")
 	g.must(old.Configure(map[string]string{"default_transaction_read_only": "off"}))
 	g.elects(old, "healthy")
