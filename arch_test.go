@@ -279,14 +279,11 @@ func checkSleep(s source) (problems []string) {
 // hasRig reports whether the tests of a file's package have their bubbles in a file of their own, as in lane_test.go and
 // rig_test.go.
 func hasRig(name string) bool {
-	rigs, err := filepath.Glob(path.Join(path.Dir(name), "*rig_test.go"))
-	if err != nil {
-		return false
-	}
-	rigs = append(rigs, path.Join(path.Dir(name), "fakes_test.go"))
-	return slices.ContainsFunc(rigs, func(rig string) bool {
-		b, err := os.ReadFile(rig)
-		return err == nil && bytes.Contains(b, []byte(`"testing/synctest"`))
+	files, err := filepath.Glob(path.Join(path.Dir(name), "*_test.go"))
+	return err == nil && slices.ContainsFunc(files, func(file string) bool {
+		b, err := os.ReadFile(file)
+		rig := strings.HasSuffix(file, "rig_test.go") || path.Base(file) == "fakes_test.go" || bytes.Contains(b, []byte("func bubble("))
+		return err == nil && rig && bytes.Contains(b, []byte(`"testing/synctest"`))
 	})
 }
 
