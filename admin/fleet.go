@@ -78,6 +78,9 @@ func (x *execution) fleetWide(s statement) error {
 	if verb == "PAUSE" {
 		limit = pauseLimit + returnLimit
 	}
+	if _, err := (statement{text: s.text, tokens: s.tokens[:len(s.tokens)-1]}).argument(); err != nil {
+		return err // the same everywhere
+	}
 	if x.ops.Fleet() == nil {
 		x.notice("there is no fleet: " + verb + " is for this process alone")
 	}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -64,7 +65,7 @@ func (x *execution) forget(ref ShardRef) error {
 
 // silence is why a shard's answer is not there: its actor is silent, or nobody waits for it any more.
 func (x *execution) silence(ref ShardRef) error {
-	if x.ctx.Err() != nil {
+	if err := x.ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return context.Cause(x.ctx)
 	}
 	return &silentShard{ref.Name}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -23,6 +24,11 @@ type fakeShard struct {
 	mute    bool
 	deaf    bool // to Forget
 	forgets int
+
+	hold     *shard.Hold // the last one
+	from     string      // who was the primary when it began
+	until    time.Time
+	released bool
 }
 
 func (s *fakeShard) Receive(ctx actor.Context) {
@@ -33,7 +39,14 @@ func (s *fakeShard) Receive(ctx actor.Context) {
 	}
 	switch m := ctx.Message().(type) {
 	case *shard.DescribeShard:
+		s.settle()
 		m.Reply <- s.row
+	case *shard.Hold:
+		s.holdOn(m)
+	case *shard.Release:
+		if s.hold != nil && s.hold.ID == m.ID {
+			s.end()
+		}
 	case *shard.Forget:
 		if s.deaf {
 			return
@@ -42,6 +55,66 @@ func (s *fakeShard) Receive(ctx actor.Context) {
 		s.row.Floor = role.Floor{Generation: s.row.Floor.Generation + 1}
 		m.Reply <- s.row.Floor.Generation
 	}
+}
+
+// holdOn does with a Hold what a shard's actor does.
+func (s *fakeShard) holdOn(m *shard.Hold) {
+	s.settle()
+	var state shard.HoldState
+	switch {
+	case s.hold != nil && s.hold.ID == m.ID && s.released:
+	case s.hold != nil && s.hold.ID == m.ID:
+		s.until = time.Now().Add(m.For)
+	case s.hold != nil && !s.released:
+		state.Err = errors.New("another switchover of the shard is under way")
+	case s.row.View.Elected == "":
+		state.Err = shard.ErrNoPrimaryToHold
+	default:
+		s.hold, s.from, s.until, s.released = m, s.row.View.Elected, time.Now().Add(m.For), false
+		s.row.View.Elected = ""
+		s.row.Transitions = append(s.row.Transitions, shard.Transition{At: time.Now(), Kind: "switchover", Host: s.from})
+	}
+	if s.hold != nil && s.hold.ID == m.ID {
+		state.Held, state.From = !s.released, s.from
+		state.Elected = s.row.View.Elected
+		if state.Held {
+			state.Elected = s.from
+		}
+	}
+	m.Reply <- state
+}
+
+func (s *fakeShard) settle() {
+	if s.hold != nil && !s.released && !time.Now().Before(s.until) {
+		s.end()
+	}
+}
+
+func (s *fakeShard) end() {
+	if !s.released {
+		s.released = true
+		s.row.View.Elected = s.from
+		s.row.Transitions = append(s.row.Transitions, shard.Transition{At: time.Now(), Kind: "switchover", Host: s.from})
+	}
+}
+
+// elect makes a host the primary, which ends a hold.
+func (s *fakeShard) elect(host string) {
+	s.set(func(s *fakeShard) {
+		s.settle()
+		if s.hold != nil && !s.released {
+			s.end()
+		}
+		s.row.View.Elected = host
+	})
+}
+
+// held reports whether writes wait.
+func (s *fakeShard) held() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle()
+	return s.hold != nil && !s.released
 }
 
 func (s *fakeShard) set(change func(*fakeShard)) {
