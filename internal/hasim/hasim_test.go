@@ -17,7 +17,7 @@ import (
 
 var (
 	seedFlag      = flag.Int64("seed", -1, "play this history alone and print its trace")
-	historiesFlag = flag.Int("histories", 300, "how many histories to play")
+	historiesFlag = flag.Int("histories", 200, "how many histories to play")
 	firstFlag     = flag.Uint64("first", 0, "seed of the first")
 	stopFlag      = flag.Int("stop", 10, "stop after so many that failed")
 	progressFlag  = flag.Bool("progress", false, "show how far it is")

@@ -257,8 +257,19 @@ func (w *world) stop() {
 		w.stopActor(p)
 	}
 	w.stopActor(w.deps.Cancel)
-	for _, p := range w.lanes {
-		w.stopActor(p)
+	w.step(func() { // the lanes are being told of losses when they end
+		for _, s := range w.servers {
+			s.link.breakAll()
+		}
+		w.later(w.rand.IntN(8), func() {
+			for _, p := range w.lanes {
+				w.system.Root.Stop(p)
+			}
+		})
+	})
+	pass(10 * time.Second)
+	if since, doubted := w.shard.InDoubt(); doubted {
+		w.problem("in doubt since %v with the lanes gone", since.Sub(epoch))
 	}
 	w.stopActor(w.root)
 	pass(10 * time.Second)

@@ -46,6 +46,8 @@ var scenarios = []scenario{
 	{"monitors are not let in", (*world).barMonitors},
 	{"senseless answers", (*world).answerNonsense},
 	{"moved address", (*world).moveAddress},
+	{"planned switchover", (*world).plannedSwitchover},
+	{"crash of a lane that is being told of losses", (*world).crashLane},
 }
 
 // upTo is a random time.
@@ -358,7 +360,7 @@ func cutPrefix(s, prefix string) (string, bool) {
 // poisonActor makes an actor panic in the middle of what it does: when it logs its next transition.
 func (w *world) poisonActor() {
 	text := pick(w.rand, `"message":"shard: view"`, `"message":"shard: doubt"`, `"message":"shard: demoted"`, `"message":"shard: state"`,
-		`"message":"shard: doubt over"`)
+		`"message":"shard: doubt over"`, `"message":"server login failed"`, `"message":"fence failed"`)
 	w.trace("event", "poison %s", text)
 	w.poison.Store(&text)
 }
@@ -497,4 +499,29 @@ func (w *world) comeHome(s *server) {
 			other.link.breakThose(func(c *serverEnd) bool { return c.addr == s.addr })
 		}
 	}
+}
+
+// plannedSwitchover holds writes back before another server takes over, or does not.
+func (w *world) plannedSwitchover() {
+	id := fmt.Sprintf("switchover %d", w.rand.Uint64())
+	w.trace("event", "hold")
+	w.system.Root.Send(w.shardPID, &shard.Hold{ID: id, For: w.upTo(5 * time.Second)})
+	switch w.rand.IntN(3) {
+	case 0:
+		w.in(w.upTo(3*time.Second), func() { w.system.Root.Send(w.shardPID, &shard.Release{ID: id}) })
+	case 1:
+		w.in(w.upTo(time.Second), w.switchover)
+	}
+}
+
+// crashLane makes a lane fail with the losses of its connections on their way to it.
+func (w *world) crashLane() {
+	if p := w.primary(); p != nil {
+		p.link.breakAll()
+	}
+	loop := w.rand.IntN(w.plan.loops)
+	w.later(w.rand.IntN(8), func() { // sockets are read meanwhile
+		w.trace("event", "crash of the lane on loop %d", loop)
+		w.system.Root.Send(w.system.NewLocalPID(fmt.Sprintf("fencepost/lanes-%d/db/u", loop)), crash{})
+	})
 }

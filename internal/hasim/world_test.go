@@ -373,6 +373,17 @@ func (w *world) in(d time.Duration, f func()) {
 	})
 }
 
+// later runs f as a step, some steps from now.
+func (w *world) later(steps int, f func()) {
+	w.group.Loop(0).Post(func() {
+		if steps > 0 {
+			w.later(steps-1, f)
+			return
+		}
+		f()
+	})
+}
+
 // committed notes a transaction's texts.
 func (w *world) committed(s *server, texts []string) {
 	w.mu.Lock()
