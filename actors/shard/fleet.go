@@ -116,6 +116,16 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 	}
 }
 
+// toldOf says whose word has raised the floor above what this process saw itself, as the beginning of an explanation; "" if
+// nobody's has.
+func (a *decider) toldOf() string {
+	c, v := a.mem.peers.claim, a.election.View()
+	if c.Floor.Timeline <= v.Own || c.Floor.Timeline != v.Floor.Timeline || c.Floor.Generation != v.Floor.Generation {
+		return ""
+	}
+	return c.Why + "; "
+}
+
 // ready: the fleet has been heard, or there is nobody to hear.
 func (a *decider) ready(now time.Time, m *cluster.Ready) {
 	if a.mem.peers.ready {

@@ -63,7 +63,7 @@ func (a *decider) compose(now time.Time) *View {
 		v.Explanation = fmt.Sprintf("writes wait for a switchover from %s", a.mem.hold.from)
 	case !a.explains():
 	case e.Elected == "":
-		v.Explanation = fmt.Sprintf("no primary is known since %s; %s; the shard is %s", clock(e.Since), a.election.Explain(now), v.State)
+		v.Explanation = fmt.Sprintf("no primary is known since %s; %s%s; the shard is %s", clock(e.Since), a.toldOf(), a.election.Explain(now), v.State)
 		v.Hint = a.hint(rows)
 	default:
 		v.Explanation = fmt.Sprintf("failover since %s (%s); %s", clock(a.health.Since()), a.health.Reason(), a.election.Explain(now))
@@ -118,6 +118,9 @@ func (a *decider) hint(rows []election.HostRow) string {
 	switch behind := a.election.BehindFloor(); {
 	case a.conflict:
 		return "Stop or demote all but one of the writable servers."
+	case behind && a.toldOf() != "":
+		return "Another member reaches a later primary that this one does not: see to the network between. Only if there is no such server any more, run FORGET " +
+			a.cfg.Shard.Name + " on the admin console."
 	case behind && foreign && a.mem.settings.Election.SystemID != 0:
 		return "A server of another cluster is writable: if it is the right one, change system_identifier in the settings."
 	case behind:
