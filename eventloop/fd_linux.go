@@ -53,13 +53,12 @@ func fdAlive(fd int32) bool {
 	return e != 0 || p.Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) == 0
 }
 
-// fdFailure is the socket's pending error.
+// fdFailure is the socket's pending error, nil if there is none or it cannot be asked for.
 func fdFailure(fd int32) error {
-	n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
-	if err != nil || n == 0 {
-		return nil
+	if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR); err == nil && n != 0 {
+		return os.NewSyscallError("recv", syscall.Errno(n))
 	}
-	return os.NewSyscallError("recv", syscall.Errno(n))
+	return nil
 }
 
 func closeFD(fd int32) error {

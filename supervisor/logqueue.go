@@ -83,7 +83,7 @@ func (q *LogQueue) flush() {
 		if dropped > 0 {
 			lines = fmt.Appendf(lines, `{"level":"warn","dropped":%d,"message":"log lines dropped: the reader is slow"}`+"\n", dropped)
 		}
-		q.out.Write(lines)
+		_, _ = q.out.Write(lines) // where logs cannot be written nothing can be said of it
 		q.mu.Lock()
 		if cap(lines) <= 1<<20 {
 			q.spare = lines

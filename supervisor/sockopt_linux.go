@@ -52,7 +52,7 @@ func tune(f *config.Fencepost) func(net.Conn) {
 			return
 		}
 		if rc, err := t.SyscallConn(); err == nil {
-			rc.Control(func(fd uintptr) { setOptions(int(fd), f, false) })
+			_ = rc.Control(func(fd uintptr) { setOptions(int(fd), f, false) }) // closed already: who uses it finds out
 		}
 	}
 }

@@ -120,7 +120,10 @@ func (PasswordDialer) Dial(ctx context.Context, t Target) (*Login, error) {
 		h.Conn.Close()
 		return nil, fmt.Errorf("server is not at rest after login (%d bytes unread, status %c)", n, h.TxStatus)
 	}
-	h.Conn.SetDeadline(time.Time{})
+	if err := h.Conn.SetDeadline(time.Time{}); err != nil {
+		h.Conn.Close()
+		return nil, err
+	}
 	return &Login{Conn: h.Conn, Params: h.ParameterStatuses, PID: h.PID, Secret: h.SecretKey, Proof: proof, Query: query}, nil
 }
 

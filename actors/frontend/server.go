@@ -10,7 +10,7 @@ import (
 // ServerData implements backend.Holder: the server sent p, which goes to the client as it is.
 func (f *Frontend) ServerData(p []byte, seen backend.Seen) {
 	if f.phase == settling {
-		f.settleProgress(p, seen)
+		f.settleProgress(p)
 		return
 	}
 	f.stats.Sent += uint64(len(p))

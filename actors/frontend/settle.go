@@ -26,7 +26,7 @@ func (f *Frontend) settle() bool {
 
 // settleProgress reads the answers, which the client does not see. If a value was refused the client's message is not
 // sent: PostgreSQL, too, ends a session whose startup parameters it cannot take.
-func (f *Frontend) settleProgress(p []byte, seen backend.Seen) {
+func (f *Frontend) settleProgress(p []byte) {
 	if len(f.settled)+len(p) <= maxSettled {
 		f.settled = append(f.settled, p...)
 	}
@@ -53,19 +53,19 @@ func (f *Frontend) settleProgress(p []byte, seen backend.Seen) {
 	f.activate()
 }
 
-func firstError(p []byte) *pgerr.Error {
+func firstError(p []byte) (first *pgerr.Error) {
 	var sc wire.Scanner
-	for len(p) > 0 {
+	for first == nil && len(p) > 0 {
 		m, n, err := sc.Next(p)
 		if err != nil {
-			return nil
+			break // the backend has read it before and would have failed
 		}
 		if m.Type == 'E' && m.First && m.Last {
-			return wire.ParseError(m.Body)
+			first = wire.ParseError(m.Body)
 		}
 		p = p[n:]
 	}
-	return nil
+	return first
 }
 
 // canonical tells the client the values as the server spells them, where it was told something else.

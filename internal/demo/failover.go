@@ -41,7 +41,10 @@ func (s *stage) play(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if over != nil {
-				<-over // nothing may be started once everything is being stopped
+				// Nothing may be started once everything is being stopped.
+				if err := <-over; err != nil {
+					s.say("the failover was cut short: %v", err)
+				}
 			}
 			stop()
 			clients.Wait()

@@ -241,7 +241,7 @@ func (c *conn) message(m pgproto3.FrontendMessage) bool {
 		if by == 0 {
 			by = 50 * time.Millisecond
 		}
-		c.sleep(upTo(c.rand, by))
+		_ = c.sleep(upTo(c.rand, by)) // a cancel ends the delay, no statement; a kill is seen by who reads next
 	case one(c.rand, f.Terminate):
 		c.end("terminated", true)
 		return false
