@@ -131,7 +131,7 @@ func (f *fleet) storeMeta() {
 }
 
 // announce tells everybody what changed of this member.
-func (f *fleet) announce(ctx actor.Context, now time.Time) {
+func (f *fleet) announce(ctx actor.Context) {
 	f.storeMeta()
 	if f.link != nil {
 		f.link.announce()

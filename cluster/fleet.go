@@ -98,7 +98,7 @@ func (f *fleet) Receive(ctx actor.Context) {
 	case *joined:
 		f.joinedRound(ctx, now, msg)
 	case *undelivered:
-		f.undelivered(ctx, msg)
+		f.undelivered(msg)
 	case *closed:
 		ctx.Stop(ctx.Self())
 	case *actor.Terminated:
@@ -119,26 +119,26 @@ func (f *fleet) receiveOthers(ctx actor.Context, now time.Time) {
 	case *Unsubscribe:
 		f.unsubscribe(ctx, msg)
 	case *Publish:
-		f.publish(ctx, now, msg)
+		f.publish(now, msg)
 	case *PublishFloor:
 		f.publishFloor(ctx, now, msg)
 	case *Forgotten:
 		f.forgotten(ctx, now, msg)
 	case *CancelFor:
-		f.cancelFor(ctx, now, msg)
+		f.cancelFor(now, msg)
 	case *Operate:
 		f.operate(ctx, now, msg)
 	case *OperationDone:
-		f.operationDone(ctx, msg)
+		f.operationDone(msg)
 	case *Attach:
 		f.attach(ctx, msg)
 	case *SetDraining:
 		f.meta.Draining = msg.Draining
-		f.announce(ctx, now)
+		f.announce(ctx)
 	case *SetLoad:
 		f.store.load.Store(uint64(msg.Clients)<<32 | uint64(msg.Servers))
 	case *SetSettings:
-		f.setSettings(ctx, now, msg.Settings)
+		f.setSettings(ctx, msg.Settings)
 	case *Configure:
 		f.configured = msg
 		f.configure(now)
@@ -245,7 +245,7 @@ func (f *fleet) tick(ctx actor.Context, now time.Time, msg *tick) {
 	}
 	f.joinAgain(now)
 	f.becomeReady(ctx, now)
-	f.expireRequests(ctx, now)
+	f.expireRequests(now)
 	f.store.locked(func(t *evidence.Table) { t.Expire(now) })
 	f.roster.expire(now)
 	for _, m := range f.roster.others() {

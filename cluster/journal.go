@@ -46,8 +46,8 @@ func newJournal(log zerolog.Logger) *journal {
 	return &journal{log: log, now: time.Now, problems: make(map[string]*problem)}
 }
 
-// note notes a problem. what is always the same text for the same problem. Returns whether it was logged.
-func (j *journal) note(level zerolog.Level, what, detail string) bool {
+// note notes a problem. what is always the same text for the same problem.
+func (j *journal) note(level zerolog.Level, what, detail string) {
 	detail = detail[:min(len(detail), maxDetail)]
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -62,7 +62,7 @@ func (j *journal) note(level zerolog.Level, what, detail string) bool {
 	p.Last, p.Detail = now, detail
 	if !p.logged.IsZero() && now.Sub(p.logged) < logEvery {
 		p.unlogged++
-		return false
+		return
 	}
 	e := j.log.WithLevel(level).Str("problem", what).Str("detail", detail)
 	if p.unlogged > 0 {
@@ -70,7 +70,6 @@ func (j *journal) note(level zerolog.Level, what, detail string) bool {
 	}
 	e.Msg("fleet: problem")
 	p.logged, p.unlogged = now, 0
-	return true
 }
 
 // makeRoom drops the problem that was last seen longest ago.

@@ -19,7 +19,7 @@ import (
 const CancelWait = 10 * time.Second
 
 // cancelFor passes a cancel on to the one member it is for.
-func (f *fleet) cancelFor(ctx actor.Context, now time.Time, msg *CancelFor) {
+func (f *fleet) cancelFor(now time.Time, msg *CancelFor) {
 	to, ambiguous := f.roster.byPeerID(msg.PeerID)
 	done := msg.Done
 	if done == nil {
@@ -140,7 +140,7 @@ func (f *fleet) requestArrived(ctx actor.Context, now time.Time, from *member, l
 	f.respond(&errand{from: from, request: l.request}, done)
 }
 
-func (f *fleet) operationDone(ctx actor.Context, msg *OperationDone) {
+func (f *fleet) operationDone(msg *OperationDone) {
 	e := f.served[msg.ID]
 	if e == nil {
 		f.counts.late++
@@ -202,7 +202,7 @@ func (f *fleet) conclude(id uint64) {
 	answer(r.reply, result)
 }
 
-func (f *fleet) undelivered(ctx actor.Context, msg *undelivered) {
+func (f *fleet) undelivered(msg *undelivered) {
 	f.counts.undelivered++
 	f.journal.note(zerolog.WarnLevel, "a message to a member could not be written", msg.err.Error())
 	if msg.request != 0 {
@@ -232,7 +232,7 @@ func (f *fleet) firstDeadline() (first time.Time) {
 	return first
 }
 
-func (f *fleet) expireRequests(ctx actor.Context, now time.Time) {
+func (f *fleet) expireRequests(now time.Time) {
 	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
 		if r := f.requests[id]; !now.Before(r.deadline) {
 			f.giveUp(id, r, "no answer in time")
@@ -260,14 +260,14 @@ func (f *fleet) abandonRequests(time.Time) {
 	}
 }
 
-func (f *fleet) setSettings(ctx actor.Context, now time.Time, settings map[string]string) {
+func (f *fleet) setSettings(ctx actor.Context, settings map[string]string) {
 	f.settings = maps.Clone(settings)
 	h := fnv.New64a()
 	for _, k := range slices.Sorted(maps.Keys(f.settings)) {
 		fmt.Fprintf(h, "%q=%q\n", k, f.settings[k])
 	}
 	f.meta.Settings = max(h.Sum64(), 1)
-	f.announce(ctx, now)
+	f.announce(ctx)
 	for _, m := range f.roster.others() {
 		m.asked = 0
 		f.compareSettings(m)

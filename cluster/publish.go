@@ -72,7 +72,7 @@ func (f *fleet) deliver(ctx actor.Context, shard string, r evidence.Record, to [
 }
 
 // publish tells what this process saw: at once if it is not what was told last, else now and then.
-func (f *fleet) publish(ctx actor.Context, now time.Time, msg *Publish) {
+func (f *fleet) publish(now time.Time, msg *Publish) {
 	shard := evidence.ShardOf(msg.Shard)
 	f.names[shard] = msg.Shard
 	r, ok := evidence.NewSeen(shard, f.cfg.Boot, f.store.seq+1, msg.Observation)
