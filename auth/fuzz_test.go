@@ -39,15 +39,13 @@ func FuzzStep(f *testing.F) {
 			m = SCRAM
 		}
 		e := NewExchange(m, "u", secrets[int(secret)%len(secrets)])
-		out := e.Start(nil)
+		e.Start(nil)
 		var nonce string
 		for _, body := range [][]byte{one, two, three} {
 			e.Slow()
 			body = []byte(strings.ReplaceAll(string(body), "%r", nonce))
 			before := bytes.Clone(body)
-			var done bool
-			var err error
-			out, done, err = e.Step([]byte("kept"), body)
+			out, done, err := e.Step([]byte("kept"), body)
 			checkStep(t, e, out, done, err)
 			if !bytes.Equal(body, before) {
 				t.Fatal("the body was changed")

@@ -9,20 +9,19 @@ import (
 func (l *loop) run() {
 	defer close(l.ended)
 	l.poll.start()
-	for l.turn() {
+	for !l.turn() {
 	}
 	for !l.finish() {
 	}
 }
 
 // turn is one round: wait, then events, timers, ready connections. When something panics the round is taken up again
-// where it was left: each step removes itself from its list before it runs.
-func (l *loop) turn() (more bool) {
-	more = true
+// where it was left: each step removes itself from its list before it runs. It reports whether the loop is to end.
+func (l *loop) turn() (over bool) {
 	defer l.recovered()
 	l.drain()
 	if l.isStopping() {
-		return false
+		return true
 	}
 	for {
 		c, ev := l.poll.next()
@@ -35,7 +34,7 @@ func (l *loop) turn() (more bool) {
 	l.runReady()
 	l.drain()
 	l.wait()
-	return true
+	return false
 }
 
 func (l *loop) wait() {

@@ -161,7 +161,7 @@ func ParseOptions(options string) ([]Param, error) {
 			return params.list, nil
 		}
 		options = rest
-		setting := word
+		var setting string
 		switch {
 		case word == "-c":
 			if setting, options, ok = cutWord(options); !ok {

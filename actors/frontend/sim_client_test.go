@@ -34,7 +34,6 @@ type client struct {
 	over      bool // the session has ended
 	leaving   bool // there is nothing left but to leave
 	marked    string
-	early     bool // the first request went with the startup packet
 }
 
 // patience is how long a client waits for an answer before it says that there is none. Where things go wrong nothing may

@@ -303,13 +303,6 @@ func (g *group) noPrimary(want ...string) {
 	}
 }
 
-// restart ends Fencepost and starts it again with the same settings, on another port.
-func (g *group) restart() {
-	g.t.Helper()
-	g.pooler.end(g.t)
-	g.pooler = startPooler(g.t, g.settings)
-}
-
 // none checks that once Fencepost has ended no connection of its is left at any server that runs. It ends it.
 func (g *group) none() {
 	g.t.Helper()

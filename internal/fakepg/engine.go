@@ -59,10 +59,9 @@ const (
 type prepared struct{ s *statement } // nil: the empty query
 
 type portal struct {
-	s       *statement
-	at      int
-	done    bool
-	inBlock bool
+	s    *statement
+	at   int
+	done bool
 }
 
 // Error is what an ErrorResponse says.

@@ -150,7 +150,7 @@ func (e *Engine) describe(s *statement) *pgproto3.RowDescription {
 
 // execute runs a statement; of a portal at most limit rows, if limit is not negative.
 func (e *Engine) execute(s *statement, limit int, p *portal) *Error {
-	tag := ""
+	var tag string
 	if p != nil {
 		defer func() { p.done = true }()
 	}

@@ -88,7 +88,7 @@ func (l *line) serve() {
 func (l *line) receive() error {
 	a := l.toClient[0].(answer)
 	l.toClient = l.toClient[1:]
-	ok := true
+	var ok bool
 	if a.typ == 'Z' {
 		l.note("<Z:%c", a.status)
 		ok = l.tracker.Ready(a.status)

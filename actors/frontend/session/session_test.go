@@ -20,7 +20,7 @@ func TestScripts(t *testing.T) {
 			tr.Reset()
 			var out strings.Builder
 			for _, tok := range strings.Fields(d.Input) {
-				ok := true
+				var ok bool
 				switch {
 				case tok[0] == '>':
 					ok = tr.Sent(tok[1])

@@ -56,7 +56,7 @@ func (m *Machine) dialFailed(now time.Time, s *Slot) {
 		return
 	}
 	if s.state == Closing { // it was aborted: says nothing about the server
-		m.forget(now, s)
+		m.forget(s)
 		m.dial(now)
 		return
 	}
@@ -69,7 +69,7 @@ func (m *Machine) dialFailed(now time.Time, s *Slot) {
 		m.retryAt = now.Add(m.backOff(m.failures))
 		m.failures++
 	}
-	m.forget(now, s)
+	m.forget(s)
 	m.dial(now)
 }
 

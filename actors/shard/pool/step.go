@@ -242,12 +242,12 @@ func (m *Machine) lost(now time.Time, s *Slot) {
 	if s.state == Idle {
 		m.dropIdle(s)
 	}
-	m.forget(now, s)
+	m.forget(s)
 	m.dial(now)
 }
 
 // forget removes the slot and gives its permit back, unless the lane can use it.
-func (m *Machine) forget(now time.Time, s *Slot) {
+func (m *Machine) forget(s *Slot) {
 	m.counts[s.state]--
 	s.state = 0
 	switch {
