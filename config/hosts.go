@@ -45,11 +45,11 @@ func listRule(hosts []Host) string {
 		if h.Addr == "" {
 			return "" // wrong by itself
 		}
-		if key := h.canonical(); seen[key] {
+		key := h.canonical()
+		if seen[key] {
 			return fmt.Sprintf("must name each address once, not %s twice", h.Addr)
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 		if h.Role == RoleAny {
 			without++
 		}

@@ -47,7 +47,7 @@ func newSimulation(g *Group, seed uint64) *simulation {
 // run ends when the loops are stopped.
 func (s *simulation) run() {
 	for {
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if rest := s.group.opt.Rest; rest != nil {
 			rest()
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestPartialWritesKeepOrder(t *testing.T) {
 			t.Fatal("no write was refused")
 		}
 		all = append(all, "the last"...)
-		if got := append(start, r.read(far, len(all)-len(start))...); !bytes.Equal(got, all) {
+		if got := slices.Concat(start, r.read(far, len(all)-len(start))); !bytes.Equal(got, all) {
 			t.Fatal("the bytes arrived changed")
 		}
 		if q := get(t, drained); q != 0 {

@@ -11,8 +11,9 @@ const (
 	// MaxStartup is the largest length word of a startup packet (PostgreSQL's MAX_STARTUP_PACKET_LENGTH).
 	MaxStartup = 10000
 
-	// Version30 and Version32 are the protocol versions we speak.
+	// Version30 is the older of the two protocol versions we speak.
 	Version30 uint32 = 3 << 16
+	// Version32 is the newer one.
 	Version32 uint32 = 3<<16 | 2
 
 	minStartup = 8 // length and code

@@ -72,7 +72,7 @@ func TestCancelOfAFinishedQueryHitsNobody(t *testing.T) {
 				w.later(int(seed%16), func() { w.system.Root.Send(w.deps.Cancel, &CancelRequest{Key: a.key, Done: func() {}}) })
 			})
 			both.Go(func() {
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				tag := b.tag()
 				b.send(&pgproto3.Query{String: fmt.Sprintf("SELECT pg_sleep(0.2), '%s'", tag)})
 				b.verify(request{rows: []string{tag}}, tag, b.read(1))

@@ -113,7 +113,7 @@ func (l *lost) when(what string, holds func(f *Frontend) bool, do func()) {
 		}
 		switch {
 		case i < 5000:
-			time.Sleep(1) // a step of the loop takes as long
+			time.Sleep(time.Nanosecond) // a step of the loop takes as long
 		case i < 10000:
 			time.Sleep(10 * time.Microsecond)
 		default:

@@ -200,6 +200,6 @@ func (e ProbeNow) String() string     { return fmt.Sprintf("probe now %s", e.Hos
 func (e Stale) String() string        { return fmt.Sprintf("stale %s: %s", e.Host, e.Why) }
 func (e Bug) String() string          { return "bug: " + e.What }
 
-func (c Conflict) same(hosts []role.Host, timeline uint32, elected role.Host) bool {
-	return slices.Equal(c.Hosts, hosts) && c.Timeline == timeline && c.Elected == elected
+func (e Conflict) same(hosts []role.Host, timeline uint32, elected role.Host) bool {
+	return slices.Equal(e.Hosts, hosts) && e.Timeline == timeline && e.Elected == elected
 }

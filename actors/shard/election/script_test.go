@@ -44,7 +44,7 @@ func TestScripts(t *testing.T) {
 			switch d.Cmd {
 			case "new":
 				s.start(t, d.CmdArgs)
-				print(&out, s.step(Tick{}))
+				indent(&out, s.step(Tick{}))
 			case "run":
 				for _, line := range strings.Split(d.Input, "\n") {
 					s.line(t, &out, line)
@@ -144,10 +144,10 @@ func (s *script) line(t *testing.T, out *strings.Builder, line string) {
 		v := s.m.View()
 		s.m = New(s.now, s.cfg, s.list, role.Floor{}, &v)
 		s.check.restart(s.now, v)
-		print(out, s.step(Tick{}))
+		indent(out, s.step(Tick{}))
 		return
 	}
-	print(out, s.step(s.event(t, f)))
+	indent(out, s.step(s.event(t, f)))
 }
 
 func (s *script) step(ev Event) []string {
@@ -162,7 +162,7 @@ func (s *script) step(ev Event) []string {
 	return lines
 }
 
-func print(out *strings.Builder, lines []string) {
+func indent(out *strings.Builder, lines []string) {
 	for _, l := range lines {
 		fmt.Fprintf(out, "    %s\n", l)
 	}
