@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,15 +15,18 @@ const oldPrimary, newPrimary = "10.0.0.1:5433", "10.0.0.2:5433"
 
 // operator is a session that keeps all that it is told, and when.
 type operator struct {
-	p    *process
-	pid  *actor.PID
+	p   *process
+	pid *actor.PID
+
+	mu   sync.Mutex
 	told []string
-	at   []time.Time
 }
 
 func (o *operator) Receive(ctx actor.Context) {
 	if m, ok := ctx.Message().(*Answer); ok {
-		o.told, o.at = append(o.told, inWords(o.p.t, m.Bytes)), append(o.at, time.Now())
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.told = append(o.told, inWords(o.p.t, m.Bytes))
 	}
 }
 
@@ -36,10 +40,22 @@ func (p *process) switchOver(text string) *operator {
 
 func (o *operator) all() string {
 	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	return strings.Join(o.told, "")
 }
 
-// at rest: no client of these processes holds a connection to the primary.
+// last is what it was told last.
+func (o *operator) last() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.told) == 0 {
+		return ""
+	}
+	return o.told[len(o.told)-1]
+}
+
+// atRest: no client of these processes holds a connection to the primary.
 func atRest(all ...*process) {
 	for _, p := range all {
 		for _, l := range p.lanes {
@@ -87,7 +103,7 @@ func TestSwitchover(t *testing.T) {
 		if got := o.all(); got != goNow {
 			t.Fatalf("done before c has it: %s", got)
 		}
-		row = []string{"no", oldPrimary, newPrimary, "0", "26000"}
+		f.set(func(*fakeFleet) { row = []string{"no", oldPrimary, newPrimary, "0", "26000"} })
 		time.Sleep(2 * heartbeat)
 		want := goNow + "member text, paused_ms int8, from text, to text\na|" + fmt.Sprint((25*time.Second + 2*firstBeats).Milliseconds()) + "|10.0.0.1:5433|10.0.0.2:5433\nb|" +
 			fmt.Sprint((26*time.Second + 2*firstBeats).Milliseconds()) + "|10.0.0.1:5433|10.0.0.2:5433\nc|26000|10.0.0.1:5433|10.0.0.2:5433\n= SWITCHOVER\n"
@@ -109,7 +125,7 @@ func TestSwitchoverWithoutAFleet(t *testing.T) {
 		}
 		time.Sleep(41 * time.Second)
 		p.shards[0].elect(newPrimary)
-		time.Sleep(heartbeat)
+		time.Sleep(heartbeat + firstBeats)
 		if got := strings.TrimPrefix(o.all(), goNow); got != "member text, paused_ms int8, from text, to text\nNULL|41000|10.0.0.1:5433|10.0.0.2:5433\n= SWITCHOVER\n" {
 			t.Error(got)
 		}
@@ -165,14 +181,14 @@ func TestSwitchoverIsGivenUp(t *testing.T) {
 				c.spoil(p, b, m, &row)
 				began := time.Now()
 				o := p.switchOver("SWITCHOVER main 30")
-				for o.all(); len(o.told) == 0 || !strings.HasPrefix(o.told[len(o.told)-1], "ERROR"); o.all() {
+				for !strings.HasPrefix(o.last(), "ERROR") {
 					time.Sleep(10 * time.Millisecond)
 					if time.Since(began) > time.Minute {
 						t.Fatalf("no end: %s", o.all())
 					}
 				}
 				took := time.Since(began)
-				if got := o.told[len(o.told)-1]; !strings.HasPrefix(got, "ERROR 55000 SWITCHOVER of shard main was given up, writes go on as before\n  "+c.want) {
+				if got := o.last(); !strings.HasPrefix(got, "ERROR 55000 SWITCHOVER of shard main was given up, writes go on as before\n  "+c.want) {
 					t.Error(got)
 				}
 				if took > c.after+20*time.Millisecond || took < c.after-heartbeat {
@@ -213,7 +229,7 @@ func TestSwitchoverEndsWithItsSession(t *testing.T) {
 				o := p.switchOver("SWITCHOVER main")
 				time.Sleep(3 * time.Second)
 				c.end(p, o)
-				time.Sleep(heartbeat)
+				time.Sleep(heartbeat + firstBeats)
 				if p.shards[0].held() || b.shards[0].held() {
 					t.Error("writes wait")
 				}
@@ -263,7 +279,7 @@ func TestMemberThatComesLate(t *testing.T) {
 			t.Fatal("the new primary's writes wait")
 		}
 		p.shards[0].elect(newPrimary)
-		row = []string{"no", oldPrimary, newPrimary, "0", "5"}
+		f.set(func(*fakeFleet) { row = []string{"no", oldPrimary, newPrimary, "0", "5"} })
 		time.Sleep(time.Second)
 		if got := o.all(); !strings.Contains(got, "\nb|NULL|10.0.0.1:5433|10.0.0.2:5433\nc|5|") {
 			t.Error(got)
