@@ -18,13 +18,13 @@ type ShardRef struct {
 // described is a shard's description; row is nil if its actor did not answer in time.
 type described struct {
 	name string
-	row  *shard.ShardRow
+	row  *shard.Row
 }
 
 // shardQuestion is what was asked of the shards' actors and is not answered yet.
 type shardQuestion struct {
 	refs    []ShardRef
-	replies []chan shard.ShardRow
+	replies []chan shard.Row
 }
 
 // askShards asks shards for their rows, without waiting: what lanes are asked meanwhile shares the time limit.
@@ -34,7 +34,7 @@ func askShards(ops Operations, refs ...ShardRef) shardQuestion {
 	for i, r := range q.refs {
 		pids[i] = r.PID
 	}
-	q.replies = tell(ops.System(), pids, func(r chan<- shard.ShardRow) any { return &shard.DescribeShard{Reply: r} })
+	q.replies = tell(ops.System(), pids, func(r chan<- shard.Row) any { return &shard.DescribeShard{Reply: r} })
 	return q
 }
 

@@ -20,7 +20,7 @@ type fakeShard struct {
 	pid *actor.PID
 
 	mu      sync.Mutex
-	row     shard.ShardRow
+	row     shard.Row
 	mute    bool
 	deaf    bool // to Forget
 	forgets int
@@ -132,24 +132,24 @@ func (s *fakeShard) forgotten() int {
 const thisCluster, otherCluster = 7301111111111111111, 18446744073709551615
 
 // shardRows are a shard with a host of every kind, and one whose only host has no role.
-func shardRows(now time.Time) []shard.ShardRow {
-	main := shard.ShardRow{
+func shardRows(now time.Time) []shard.Row {
+	main := shard.Row{
 		Name: "main",
 		View: shard.View{Epoch: 12, Elected: "10.0.0.1:5433", Floor: 7, SystemID: thisCluster, State: health.Healthy,
 			Since: now.Add(-time.Hour), Why: "10.0.0.1:5433 was promoted"},
 		Floor: role.Floor{SystemID: thisCluster, Generation: 2, Timeline: 7},
 		State: health.Healthy, StateReason: "10.0.0.1:5433 is proven", StateSince: now.Add(-time.Minute), Doubt: "a connection was lost",
 		DoubtSince: now, Connections: 6, Hosts: hostRows(now),
-		Counts: shard.ShardCounts{Elections: 3, Demotions: 2, Doubts: 5, States: [3]uint64{4, 6, 1}, Forgets: 1, Restarts: 1},
+		Counts: shard.Counts{Elections: 3, Demotions: 2, Doubts: 5, States: [3]uint64{4, 6, 1}, Forgets: 1, Restarts: 1},
 		Transitions: []shard.Transition{
 			{At: now.Add(-time.Hour), Epoch: 11, Kind: "demoted", Host: "10.0.0.2:5433", State: health.Unhealthy, Reason: "it is in recovery"},
 			{At: now.Add(-time.Hour + 41*time.Millisecond), Epoch: 12, Kind: "view", Elected: "10.0.0.1:5433", State: health.Failover},
 		},
 	}
-	static := shard.ShardRow{Name: "reports", Static: true, State: health.Healthy, StateReason: "the only host, role any",
+	static := shard.Row{Name: "reports", Static: true, State: health.Healthy, StateReason: "the only host, role any",
 		View: shard.View{Epoch: 1, Static: true, Elected: "/run/postgresql:5432", State: health.Healthy}, Connections: 1,
 		Transitions: []shard.Transition{{At: now.Add(-2 * time.Hour), Epoch: 1, Kind: "view", Elected: "/run/postgresql:5432", State: health.Healthy}}}
-	return []shard.ShardRow{main, static}
+	return []shard.Row{main, static}
 }
 
 func hostRows(now time.Time) []shard.HostRow {

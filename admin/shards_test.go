@@ -105,7 +105,7 @@ func TestShardsWhileALoopIsStuck(t *testing.T) {
 func TestShardOfWhichNothingIsKnown(t *testing.T) {
 	inProcess(t, "", func(t *testing.T, p *process) {
 		p.shards[0].set(func(s *fakeShard) {
-			s.row = shard.ShardRow{Name: "main", View: *shard.NewShard("main").View()}
+			s.row = shard.Row{Name: "main", View: *shard.NewShard("main").View()}
 		})
 		s := p.session("grafana")
 		if got := s.query("SHOW SHARDS"); !strings.Contains(got, "\nmain|unhealthy|NULL|0|NULL|0|NULL|NULL|1|0|NULL|NULL|NULL|nothing is known yet|NULL\n") {

@@ -11,18 +11,18 @@ import (
 var shardColumns = []struct {
 	name, help string
 	typ        metrics.Type
-	value      func(*shard.ShardRow) float64
+	value      func(*shard.Row) float64
 }{
-	{"epoch", "Number of the present view; it moves when the primary, its demotion or the floor changes.", metrics.Gauge, func(r *shard.ShardRow) float64 { return float64(r.View.Epoch) }},
-	{"floor_timeline", "Timeline below which no host is granted a write; 0 if none was seen.", metrics.Gauge, func(r *shard.ShardRow) float64 { return float64(r.Floor.Timeline) }},
-	{"generation", "How often FORGET was obeyed; kept over a restart if there is a state_file.", metrics.Gauge, func(r *shard.ShardRow) float64 { return float64(r.Floor.Generation) }},
-	{"doubt", "Whether every write needs a fence because something contradicts what is believed of the primary.", metrics.Gauge, func(r *shard.ShardRow) float64 { return truth(r.Doubt != "") }},
-	{"primary_connections", "Open connections to the primary, or the last one.", metrics.Gauge, func(r *shard.ShardRow) float64 { return float64(r.Connections) }},
-	{"elections_total", "Changes of the primary, to none included.", metrics.Counter, func(r *shard.ShardRow) float64 { return float64(r.Counts.Elections) }},
-	{"demotions_total", "Hosts that showed that they cannot take writes, after they could.", metrics.Counter, func(r *shard.ShardRow) float64 { return float64(r.Counts.Demotions) }},
-	{"doubts_total", "Times the primary came into doubt.", metrics.Counter, func(r *shard.ShardRow) float64 { return float64(r.Counts.Doubts) }},
-	{"forgets_total", "FORGETs obeyed since start.", metrics.Counter, func(r *shard.ShardRow) float64 { return float64(r.Counts.Forgets) }},
-	{"restarts_total", "Restarts of the shard's actor after a failure.", metrics.Counter, func(r *shard.ShardRow) float64 { return float64(r.Counts.Restarts) }},
+	{"epoch", "Number of the present view; it moves when the primary, its demotion or the floor changes.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.View.Epoch) }},
+	{"floor_timeline", "Timeline below which no host is granted a write; 0 if none was seen.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.Floor.Timeline) }},
+	{"generation", "How often FORGET was obeyed; kept over a restart if there is a state_file.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.Floor.Generation) }},
+	{"doubt", "Whether every write needs a fence because something contradicts what is believed of the primary.", metrics.Gauge, func(r *shard.Row) float64 { return truth(r.Doubt != "") }},
+	{"primary_connections", "Open connections to the primary, or the last one.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.Connections) }},
+	{"elections_total", "Changes of the primary, to none included.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Elections) }},
+	{"demotions_total", "Hosts that showed that they cannot take writes, after they could.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Demotions) }},
+	{"doubts_total", "Times the primary came into doubt.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Doubts) }},
+	{"forgets_total", "FORGETs obeyed since start.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Forgets) }},
+	{"restarts_total", "Restarts of the shard's actor after a failure.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Restarts) }},
 }
 
 // shardStates are all states a shard can be in.
@@ -31,7 +31,7 @@ var shardStates = []health.State{health.Unhealthy, health.Healthy, health.Failov
 // shardFamilies are the metrics of shards and their hosts. A shard whose actor did not answer is missing from them, and
 // shards_answered is 0.
 func shardFamilies(all []described) []metrics.Family {
-	var rows []*shard.ShardRow
+	var rows []*shard.Row
 	answered := true
 	for _, d := range all {
 		if d.row == nil {
@@ -53,7 +53,7 @@ func shardFamilies(all []described) []metrics.Family {
 	return append(families, hostFamilies(rows)...)
 }
 
-func stateFamilies(rows []*shard.ShardRow) []metrics.Family {
+func stateFamilies(rows []*shard.Row) []metrics.Family {
 	state := metrics.Family{Name: "shard_state", Type: metrics.Gauge, Labels: []string{"shard", "state"},
 		Help: "1 for the state the shard is in, 0 for the others."}
 	entered := metrics.Family{Name: "shard_state_entered_total", Type: metrics.Counter, Labels: []string{"shard", "state"},
@@ -88,14 +88,14 @@ var hostColumns = []struct {
 	}},
 }
 
-func hostFamilies(rows []*shard.ShardRow) []metrics.Family {
+func hostFamilies(rows []*shard.Row) []metrics.Family {
 	elected := metrics.Family{Name: "shard_elected", Type: metrics.Gauge, Labels: []string{"shard", "host"},
 		Help: "1 for the host that gets the writes, 0 for the others."}
 	roles := metrics.Family{Name: "host_role", Type: metrics.Gauge, Labels: []string{"shard", "host", "role"},
 		Help: "1 for what the host is: primary (elected), standby, read-only, writable (and not elected), foreign or unknown."}
-	families := make([]metrics.Family, len(hostColumns))
-	for i, c := range hostColumns {
-		families[i] = metrics.Family{Name: "host_" + c.name, Help: c.help, Type: metrics.Gauge, Labels: []string{"shard", "host"}}
+	families := make([]metrics.Family, 0, len(hostColumns)+2)
+	for _, c := range hostColumns {
+		families = append(families, metrics.Family{Name: "host_" + c.name, Help: c.help, Type: metrics.Gauge, Labels: []string{"shard", "host"}})
 	}
 	for _, r := range rows {
 		found := r.View.Elected == ""

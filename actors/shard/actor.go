@@ -65,7 +65,7 @@ type memory struct {
 	hold     holding
 	early    []any // what came before the state file was read, in order
 	seen     []Transition
-	counts   ShardCounts
+	counts   Counts
 }
 
 // decider is the actor of a shard with roles. It executes what its two machines decide.

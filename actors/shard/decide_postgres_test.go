@@ -63,7 +63,7 @@ func TestShardStateFileHangs(t *testing.T) {
 	pid := system.Root.Spawn(shard.ActorProps(shard.ActorConfig{Shard: sh, Settings: s, Log: zerolog.Nop(),
 		Monitor: func(monitor.Config) *actor.Props { return actor.PropsFromFunc(func(actor.Context) {}) }}))
 	sh.RaiseDoubt(time.Now())
-	reply := make(chan shard.ShardRow, 1)
+	reply := make(chan shard.Row, 1)
 	for _, m := range []any{&shard.Connected{Host: hostA, At: time.Now()}, &shard.HostLost{Host: hostA, Doubts: true, At: time.Now()}, &shard.DescribeShard{Reply: reply}} {
 		system.Root.Send(pid, m)
 	}

@@ -342,16 +342,16 @@ func (p *place) crashed(host string) {
 		&monitor.Refused{Host: role.Host(host), AfterLoss: true, Kind: monitor.Closed, Asked: now, At: now}, &monitor.State{Host: role.Host(host), Kind: monitor.Closed})
 }
 
-func (p *place) row() shard.ShardRow {
+func (p *place) row() shard.Row {
 	p.t.Helper()
-	reply := make(chan shard.ShardRow, 1)
+	reply := make(chan shard.Row, 1)
 	p.send(&shard.DescribeShard{Reply: reply})
 	select {
 	case r := <-reply:
 		return r
 	default:
 		p.t.Fatal("no answer")
-		return shard.ShardRow{}
+		return shard.Row{}
 	}
 }
 

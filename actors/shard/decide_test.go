@@ -237,7 +237,7 @@ func TestShardDoubtHasNoGap(t *testing.T) {
 					}
 				}
 			})
-			reply := make(chan shard.ShardRow, 1)
+			reply := make(chan shard.Row, 1)
 			switch i % 10 {
 			case 0: // the actor fails on the line it logs
 				p.system.Root.Send(p.pid, &shard.Hinted{Host: hostA, Code: poison, Doubts: true, At: at})

@@ -12,7 +12,7 @@ import (
 // Messages to a shard's actor from the console and a reload.
 type (
 	// DescribeShard asks for a copy of what is known. Reply has room for the answer.
-	DescribeShard struct{ Reply chan<- ShardRow }
+	DescribeShard struct{ Reply chan<- Row }
 	// Configure replaces the settings. Evidence, bans and the elected primary are kept for hosts that stay.
 	Configure struct{ Settings Settings }
 	// Forget clears identifier and floor (FORGET shard). Reply, if not nil, has room for the answer: the new generation.
@@ -46,8 +46,8 @@ type HostSetting struct {
 	Role election.Role
 }
 
-// ShardRow describes a shard; a copy.
-type ShardRow struct {
+// Row describes a shard; a copy.
+type Row struct {
 	Name   string
 	Static bool
 	View   View
@@ -64,7 +64,7 @@ type ShardRow struct {
 	Hosts       []HostRow
 	// Transitions are the last ones, oldest first, at most 100.
 	Transitions []Transition
-	Counts      ShardCounts
+	Counts      Counts
 }
 
 // HostRow describes a host of a shard.
@@ -89,8 +89,8 @@ type Transition struct {
 	Reason  string
 }
 
-// ShardCounts are counters since the process started.
-type ShardCounts struct {
+// Counts are counters since the process started.
+type Counts struct {
 	Elections uint64 // views with another elected host than before, "" included
 	Demotions uint64
 	Doubts    uint64

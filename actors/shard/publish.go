@@ -204,12 +204,12 @@ func (a *decider) configure(now time.Time, s Settings) {
 }
 
 // describe makes a copy of all that is known.
-func (a *decider) describe(now time.Time) ShardRow {
+func (a *decider) describe(now time.Time) Row {
 	doubt, doubted := a.election.InDoubt()
 	open, _, _ := a.health.Connections()
 	v := *a.cfg.Shard.View()
 	v.Standbys = slices.Clone(v.Standbys)
-	row := ShardRow{
+	row := Row{
 		Name: a.cfg.Shard.Name, View: v, Floor: a.election.View().Floor,
 		State: a.health.State(), StateReason: a.health.Reason(), StateSince: a.health.Since(),
 		Connections: open, Transitions: slices.Clone(a.mem.seen), Counts: a.mem.counts,

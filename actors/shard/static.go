@@ -21,7 +21,7 @@ func (a *Actor) Receive(ctx actor.Context) {
 		}
 	case *DescribeShard:
 		v := a.Shard.View()
-		m.Reply <- ShardRow{Name: a.Shard.Name, Static: true, View: *v, State: v.State, StateReason: v.Why, StateSince: v.Since}
+		m.Reply <- Row{Name: a.Shard.Name, Static: true, View: *v, State: v.State, StateReason: v.Why, StateSince: v.Since}
 	case *Forget:
 		if m.Reply != nil {
 			m.Reply <- 0 // there is no floor to forget

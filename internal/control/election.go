@@ -62,7 +62,7 @@ func (l *looks) Receive(ctx actor.Context) {
 		l.settle(m.Doubts)
 	case *shard.DescribeShard:
 		v := l.cfg.Shard.View()
-		m.Reply <- shard.ShardRow{Name: l.cfg.Shard.Name, View: *v, State: v.State, StateReason: v.Why, StateSince: v.Since}
+		m.Reply <- shard.Row{Name: l.cfg.Shard.Name, View: *v, State: v.State, StateReason: v.Why, StateSince: v.Since}
 	case *shard.Forget:
 		if m.Reply != nil {
 			m.Reply <- 0 // it never knew

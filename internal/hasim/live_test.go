@@ -217,8 +217,8 @@ func (w *world) why(since time.Time) string {
 }
 
 // describe asks the shard's actor what it knows.
-func (w *world) describe() shard.ShardRow {
-	reply := make(chan shard.ShardRow, 1)
+func (w *world) describe() shard.Row {
+	reply := make(chan shard.Row, 1)
 	w.system.Root.Send(w.shardPID, &shard.DescribeShard{Reply: reply})
 	return <-reply
 }
