@@ -110,13 +110,12 @@ func (c *Console) inForce(p *pause) bool {
 }
 
 // unpause ends a pause that is still in force.
-func (c *Console) unpause(p *pause) []chan int {
+func (c *Console) unpause(p *pause) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.paused[p.database] != p {
-		return nil
+	if c.paused[p.database] == p {
+		c.resume(p.database) // who interrupts or fails does not wait for the lanes
 	}
-	return c.resume(p.database)
 }
 
 // resume ends a pause; c.mu is held. Pauses of all and of one database are independent, as in PgBouncer: whichever is

@@ -123,7 +123,7 @@ func (br *branch) execute(e pool.Effect) {
 	l := br.lane
 	switch e.Kind {
 	case pool.Grant:
-		l.grant(br, e)
+		l.grant(e)
 	case pool.Refuse:
 		l.refuse(br, e.Waiter)
 	case pool.Dial:

@@ -36,7 +36,7 @@ func (l *Lane) abandon(co *Checkout) {
 }
 
 // grant looks at a backend that is somebody's turn to get: it must be alive, and for a write proven to be the primary.
-func (l *Lane) grant(br *branch, e pool.Effect) {
+func (l *Lane) grant(e pool.Effect) {
 	m := e.Slot.Owner.(*member)
 	co := e.Waiter.Owner.(*Checkout)
 	if !m.b.Usable() {

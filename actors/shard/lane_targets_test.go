@@ -256,15 +256,15 @@ func TestLoginAfterAPromotion(t *testing.T) {
 		s, b := r.holding(Standby)
 		s.give(b, pool.Clean)
 		w := r.deps.Budgets.welcome(key)
-		real := w.standby.Load()
-		w.standby.Store(&Welcome{Parameters: append([][2]string{{hotStandby, "on"}}, real.Parameters...), Params: real.Params})
+		told := w.standby.Load()
+		w.standby.Store(&Welcome{Parameters: append([][2]string{{hotStandby, "on"}}, told.Parameters...), Params: told.Params})
 		r.deps.Budgets.leave(key)
 		p := r.newProbe(0, key)
 		p.attach()
 		none(r.rig, p.attached, time.Second)
 		r.promote(hostB)
 		a := get(r.rig, p.attached)
-		if len(a.Welcome.Parameters) != len(real.Parameters)+1 || a.Welcome.Parameters[0] != [2]string{hotStandby, "off"} {
+		if len(a.Welcome.Parameters) != len(told.Parameters)+1 || a.Welcome.Parameters[0] != [2]string{hotStandby, "off"} {
 			t.Errorf("%v", a.Welcome.Parameters)
 		}
 		if n := r.hosts[hostB].server.Logins(); n != 1 {

@@ -16,7 +16,6 @@ import (
 	"fencepost/actors/shard/pool"
 	"fencepost/internal/fakepg"
 	"fencepost/internal/fakepg/fakedial"
-	"fencepost/pgerr"
 	"fencepost/role"
 	"fencepost/wire"
 )
@@ -398,5 +397,3 @@ func (r *roles) settleFor(shards map[string]*Shard) (told func(name string) int)
 }
 
 var unreachable = fakepg.Faults{Unreached: 1000}
-
-func code(e *pgerr.Error) string { return e.Code }

@@ -79,12 +79,6 @@ func (s *server) state() (life, fakepg.Identity) {
 	return s.life, s.id
 }
 
-// writable reports whether a client could write on s now, if it could reach it.
-func (s *server) writable() bool {
-	l, id := s.state()
-	return l == alive && !id.InRecovery && !id.ReadOnly
-}
-
 func (s *server) outOfRecovery() bool {
 	l, id := s.state()
 	return l == alive && !id.InRecovery
