@@ -276,3 +276,16 @@ func scrape(t *testing.T, p *process) string {
 	_, body := get(NewServer(p, zerolog.Nop()).handler(false), "/metrics")
 	return body
 }
+
+func TestShowPeers(t *testing.T) {
+	inProcess(t, "peer_id = 1\n[peers.9]\naddr = \"[2001:db8::9]:6432\"\n[peers.2]\naddr = \"pooler-2:6433\"\n#", func(t *testing.T, p *process) {
+		s := p.session("grafana")
+		want := "peer_id int4, host text, port int4, pool_size int4\n2|pooler-2|6433|NULL\n9|2001:db8::9|6432|NULL\n= SHOW\n"
+		if got := s.query("SHOW PEERS"); got != want {
+			t.Error(got)
+		}
+		if got := s.query("SHOW LISTS"); !strings.Contains(got, "\npeers|2\n") {
+			t.Error(got)
+		}
+	})
+}

@@ -24,7 +24,7 @@ var shows = map[string]func(x *execution) (*table, error){
 	"loops":          showLoops,
 	"mem":            nil,
 	"peer_pools":     empty("iiiii", "peer_id", "cl_active_cancel_req", "cl_waiting_cancel_req", "sv_active_cancel", "sv_login"),
-	"peers":          empty("isii", "peer_id", "host", "port", "pool_size"),
+	"peers":          showPeers,
 	"pools":          showPools,
 	"replication":    showReplication,
 	"servers":        showServers,
@@ -39,7 +39,7 @@ var shows = map[string]func(x *execution) (*table, error){
 	"version":        showVersion,
 }
 
-// empty is a result that never has rows here: there are no peers before there is a fleet, and no DNS cache of our own.
+// empty is a result that never has rows here: cancels go to peers without a pool, and there is no DNS cache of our own.
 func empty(columns string, names ...string) func(*execution) (*table, error) {
 	return func(*execution) (*table, error) { return &table{columns: columns, names: names}, nil }
 }

@@ -153,7 +153,7 @@ func showLists(x *execution) (*table, error) {
 		list  string
 		items int
 	}{
-		{"databases", listed(cfg) + 1}, {"users", len(cfg.Users)}, {"peers", 0}, {"pools", len(all) + 1}, {"peer_pools", 0},
+		{"databases", listed(cfg) + 1}, {"users", len(cfg.Users)}, {"peers", len(cfg.Peers)}, {"pools", len(all) + 1}, {"peer_pools", 0},
 		{"free_clients", 0}, {"used_clients", used}, {"login_clients", max(used-attached, 0)}, {"free_servers", 0},
 		{"used_servers", servers}, {"dns_names", 0}, {"dns_zones", 0}, {"dns_queries", 0}, {"dns_pending", 0},
 	} {

@@ -1,6 +1,12 @@
 package admin
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"fencepost/config"
+)
 
 func showVersion(x *execution) (*table, error) {
 	t := &table{columns: "s", names: []string{"version"}}
@@ -12,6 +18,17 @@ func showConfig(x *execution) (*table, error) {
 	t := &table{columns: "ssss", names: []string{"key", "value", "default", "changeable"}}
 	for _, r := range x.ops.Config().Rows() {
 		t.row(r.Key, r.Value, r.Default, yesNo(r.Changeable))
+	}
+	return t, nil
+}
+
+// showPeers is SHOW PEERS: those in the settings. Members of a fleet are in SHOW FLEET. pool_size has no meaning here.
+func showPeers(x *execution) (*table, error) {
+	t := &table{columns: "isii", names: []string{"peer_id", "host", "port", "pool_size"}}
+	peers := x.ops.Config().Peers
+	for _, id := range slices.Sorted(maps.Keys(peers)) {
+		host, port := config.Host{Addr: peers[id].Addr}.HostPort()
+		t.row(id, host, int(port), null{})
 	}
 	return t, nil
 }
