@@ -171,7 +171,11 @@ func TestReloadDuringAFence(t *testing.T) {
 		spec := r.newSpec(4)
 		spec.DBName = "elsewhere"
 		r.reload(spec)
+		began := time.Now()
 		b := p.take()
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("served after %v", took)
+		}
 		if r.hosts[hostA].server.Logins() != 2 {
 			t.Errorf("%d logins", r.hosts[hostA].server.Logins())
 		}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"io"
 	"testing"
 	"time"
 
@@ -327,4 +328,52 @@ func TestWorthOfAProof(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who waits for a fence is before who waits in the queue, also where the new primary has a connection for one of them.
+func TestElectionKeepsTheOrderOfFences(t *testing.T) {
+	inRoles(t, 1, func(r *roles) {
+		r.spec = r.newSpec(1)
+		r.publish(func(v *View) { v.Standbys = []string{hostB} })
+		s, b := r.holding(Standby)
+		s.give(b, pool.Clean)
+		p, _ := r.fencing()
+		q := r.waits(ReadWrite, 1)[0]
+		r.promote(hostB)
+		r.served(hostB, p, q)
+	})
+}
+
+// An election closes no connection to a standby.
+func TestStandbysKeepTheirConnections(t *testing.T) {
+	inRoles(t, 1, func(r *roles) {
+		r.publish(func(v *View) { v.Standbys = []string{hostC} })
+		s, b := r.holding(Standby)
+		s.give(b, pool.Clean)
+		r.settle()
+		r.elect("")
+		r.promote(hostB)
+		r.publish(func(v *View) { v.State = health.Failover })
+		s.ask()
+		if s.take() != b {
+			t.Error("another connection")
+		}
+	})
+}
+
+// A connection that has just died is not granted, although the lane has not heard of it yet.
+func TestJustDeadBackend(t *testing.T) {
+	inRoles(t, 1, func(r *roles) {
+		p, old := r.holding(ReadWrite)
+		p.give(old, pool.Clean)
+		r.settle()
+		r.on(0, func() {
+			p.ask()
+			old.OnClosed(nil, io.EOF)
+		})
+		if p.take() == old {
+			t.Error("granted a dead connection")
+		}
+		r.quiet(p)
+	})
 }
