@@ -29,7 +29,6 @@ type oracle struct {
 	w *world
 
 	mu       sync.Mutex // guards what follows
-	seen     uint64     // observations of the queues so far
 	asks     map[askID]*ask
 	gone     map[askID]bool // abandoned: a grant may cross that
 	left     map[string]bool
@@ -48,6 +47,8 @@ type oracle struct {
 	forgets  bool                 // FORGET was asked for, and the view does not show it yet
 	taking   bool                 // the shard's actor is taking in what somebody has raised doubt for
 	stopping bool
+	served   []*ask // in the present step
+	closing  bool   // in the present step a backend was closed: perhaps one that somebody was to get
 	counts   counts
 }
 
@@ -58,14 +59,14 @@ type askID struct {
 
 // ask is a checkout that is not answered.
 type ask struct {
-	co        *shard.Checkout
-	lane      string
-	target    shard.Target
-	enqueued  time.Time
-	deadline  time.Time
-	inQueue   uint64 // the last observation that found it in a queue
-	queuedFor uint64 // … and the first of those without one in between that did not
-	told      bool
+	co       *shard.Checkout
+	lane     string
+	target   shard.Target
+	enqueued time.Time
+	deadline time.Time
+	queued   bool   // in a queue before the present step
+	turn     uint64 // … and its place there
+	told     bool
 }
 
 // held is a lease.
@@ -103,7 +104,6 @@ func (o *oracle) sent(to *actor.PID, message any) {
 		o.granted(to.Id, m)
 	case *shard.Refused:
 		o.counts.refused++
-		o.look()
 		o.answered(to.Id, m.Req)
 	case *shard.Checkin:
 		delete(o.leases, m.Backend)
@@ -116,9 +116,8 @@ func (o *oracle) sent(to *actor.PID, message any) {
 		o.w.trace("lane", "superseded backend %d on %s: %s", m.Backend.ID, m.Backend.Host(), m.Why)
 	case *backend.Fence:
 		o.counts.fences++
-		o.look()
-	case *shard.Waiting:
-		o.look()
+	case *backend.Close:
+		o.closing = true
 	case *backend.Opened:
 		o.open[m.Backend] = &idle{}
 	case *backend.Lost:
@@ -195,31 +194,32 @@ func (o *oracle) answered(from string, req uint64) *ask {
 	return a
 }
 
-// look notes who is in a queue.
-func (o *oracle) look() {
-	o.seen++
+// between is called between two steps. Who has left the queue in the one before stood in front of all that are still there:
+// each gets a backend in turn.
+func (o *oracle) between() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, a := range o.asks {
-		if !a.co.Queued() {
-			continue
+		if a.queued && !a.co.Queued() {
+			o.served = append(o.served, a)
 		}
-		if a.inQueue != o.seen-1 {
-			a.queuedFor = o.seen
-		}
-		a.inQueue = o.seen
 	}
-}
-
-// inTurn: nobody who stood before a in the queue when a was last seen there still stands there.
-func (o *oracle) inTurn(a *ask) {
-	for _, b := range o.asks {
-		if b.lane == a.lane && b.target == a.target && b.co.Queued() && b.co.Turn < a.co.Turn && a.inQueue > 0 && b.queuedFor > 0 && b.queuedFor <= a.inQueue {
-			o.w.problem("checkout of turn %d was served before the one of turn %d, which waits behind it", a.co.Turn, b.co.Turn)
+	for _, a := range o.served {
+		for _, b := range o.asks {
+			if a.queued && b.queued && b.co.Queued() && b.lane == a.lane && b.target == a.target && b.turn < a.turn && a.target == shard.ReadWrite && !o.closing {
+				o.w.problem("checkout of turn %d was served before the one of turn %d", a.turn, b.turn)
+			}
+		}
+	}
+	o.served, o.closing = o.served[:0], false
+	for _, a := range o.asks {
+		if a.queued = a.co.Queued(); a.queued {
+			a.turn = a.co.Turn
 		}
 	}
 }
 
 func (o *oracle) granted(from string, m *shard.Granted) {
-	o.look()
 	a, b, v := o.answered(from, m.Req), m.Backend, o.w.shard.View()
 	if o.left[from] {
 		return // the lane takes it back when it hears of that
@@ -241,7 +241,7 @@ func (o *oracle) granted(from string, m *shard.Granted) {
 	}
 	switch {
 	case h.write:
-		o.inTurn(a)
+		o.served = append(o.served, a)
 		o.write(a, b, v)
 	case a.target == shard.Standby && !slices.Contains(v.Standbys, b.Host()):
 		o.w.problem("backend %d on %s was granted for target standby; standbys are %v", b.ID, b.Host(), v.Standbys)
@@ -370,6 +370,9 @@ func (o *oracle) taken(message any) {
 			o.w.problem("without FORGET the floor went from %d of %d to %d of %d", o.last.Floor, o.last.SystemID, v.Floor, v.SystemID)
 		}
 		o.forgets = false
+	}
+	if v.Epoch < o.last.Epoch {
+		o.w.problem("epoch %d came after %d", v.Epoch, o.last.Epoch)
 	}
 	if known := o.known[v.SystemID]; v.SystemID != 0 && known > v.Floor {
 		o.w.problem("timeline %d was taken in and the floor is %d", known, v.Floor)

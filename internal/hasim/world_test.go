@@ -189,7 +189,7 @@ func (w *world) start(t *testing.T) {
 	t.Helper()
 	log := zerolog.New(simLog{w}).Level(zerolog.InfoLevel)
 	var err error
-	w.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Seed: &w.seed, Loops: w.plan.loops + 1, Rest: synctest.Wait, Panicked: w.panicked, Escalated: w.panicked})
+	w.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Seed: &w.seed, Loops: w.plan.loops + 1, Rest: w.rest, Panicked: w.panicked, Escalated: w.panicked})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,6 +237,12 @@ func (w *world) watchRoot(actor.SenderFunc) actor.SenderFunc {
 			p.SendUserMessage(target, e)
 		}
 	}
+}
+
+// rest comes before each step.
+func (w *world) rest() {
+	synctest.Wait()
+	w.oracle.between()
 }
 
 func (w *world) panicked(reason any, stack []byte) {
