@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -82,7 +83,7 @@ func (n *Network) copy(dst, src net.Conn, from, to string) {
 			}
 		}
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			if t, ok := dst.(*net.TCPConn); ok && t.CloseWrite() == nil {
 				return
 			}
