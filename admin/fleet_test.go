@@ -289,3 +289,21 @@ func TestShowPeers(t *testing.T) {
 		}
 	})
 }
+
+// What is wrong with the fleet is bounded: the latest problems, which come first.
+func TestShowFleetIsBounded(t *testing.T) {
+	fleetTest(t, func(t *testing.T, p, _ *process, f *fakeFleet, _ *fakeMember) {
+		f.set(func(f *fakeFleet) {
+			f.description.Problems = nil
+			for i := range 3 * maxProblems {
+				f.description.Problems = append(f.description.Problems, cluster.ProblemRow{What: fmt.Sprintf("problem %d.", i), Count: 1})
+			}
+			f.description.Ready, f.description.Open = false, false
+		})
+		got := column(t, p.session("grafana").query("SHOW FLEET"), "problems")[0]
+		if !strings.Contains(got, "problem 0.") || !strings.Contains(got, fmt.Sprintf("problem %d.", maxProblems-1)) || strings.Contains(got, fmt.Sprintf("problem %d.", maxProblems)) ||
+			!strings.HasPrefix(got, "its address for the fleet is not open; it waits for the others before it grants writes; 2 members") {
+			t.Error(got)
+		}
+	})
+}

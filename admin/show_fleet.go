@@ -79,7 +79,8 @@ func fleetProblems(d *cluster.Description) (problems []string) {
 	if d.Alive != d.Size {
 		problems = append(problems, fmt.Sprintf("%d members are alive, fleet_size is %d", d.Alive, d.Size))
 	}
-	for _, p := range d.Problems[max(len(d.Problems)-maxProblems, 0):] {
+	for _, p := range d.Problems[:min(len(d.Problems), maxProblems)] { // the latest one is first
+
 		text := p.What
 		if p.Detail != "" {
 			text += " (" + p.Detail + ")"
