@@ -53,7 +53,10 @@ func (c *client) give(cond pool.Condition) {
 
 // What the world tells a client to do.
 type (
-	doAttach struct{ target Target }
+	doAttach struct {
+		target Target
+		spec   *PoolSpec
+	}
 	doAsk    struct{ target Target }
 	doCancel struct{}
 	doGive   struct{ condition pool.Condition }
@@ -63,13 +66,11 @@ type (
 func (c *client) Receive(ctx actor.Context) {
 	root := c.w.system.Root
 	switch m := ctx.Message().(type) {
-	case *actor.Started:
-		c.pid = ctx.Self()
 	case doAttach:
 		if !c.attached {
 			c.req++
 			c.attached, c.target = true, m.target
-			root.Send(c.w.lanes[c.loop], &Attach{Req: c.req, From: c.pid, Pool: key, Spec: c.w.spec, Target: m.target, Since: time.Now(), Deadline: time.Now().Add(time.Hour)})
+			root.Send(c.w.lanes[c.loop], &Attach{Req: c.req, From: c.pid, Pool: key, Spec: m.spec, Target: m.target, Since: time.Now(), Deadline: time.Now().Add(time.Hour)})
 		}
 	case *Attached:
 		c.lane = m.Lane
@@ -86,7 +87,7 @@ func (c *client) Receive(ctx actor.Context) {
 		}
 		co := c.checkout
 		c.waiting, c.answered, c.since, c.target = true, false, time.Now(), m.target
-		co.Req, co.From, co.Holder, co.Target, co.Enqueued, co.Deadline = c.req, c.pid, c, m.target, c.since, c.since.Add(c.w.spec.WaitLimit)
+		co.Req, co.From, co.Holder, co.Target, co.Enqueued, co.Deadline = c.req, c.pid, c, m.target, c.since, c.since.Add(waitLimit)
 		root.Send(c.lane, co)
 	case doCancel:
 		if c.waiting {

@@ -18,6 +18,9 @@ import (
 	"fencepost/pgerr"
 )
 
+// waitLimit is query_wait_timeout in a random world.
+const waitLimit = 2 * time.Second
+
 // chaos is a shard whose hosts, views and clients do what they like.
 type chaos struct {
 	*roles
@@ -96,7 +99,7 @@ func (w *chaos) refused(c *client, e *pgerr.Error) {
 	w.refusals++
 	crashed, refuse := w.crashed, w.view.Refuse
 	w.mu.Unlock()
-	early := time.Since(c.since) < w.spec.WaitLimit
+	early := time.Since(c.since) < waitLimit
 	if early && !refuse && !(e.Code == pgerr.Shutdown().Code && !crashed.IsZero() && time.Since(crashed) < time.Second) {
 		w.fail("client %d is refused after %v: %v", c.id, time.Since(c.since), e)
 	}
@@ -137,7 +140,7 @@ func (w *chaos) step() {
 	w.log = append(w.log, fmt.Sprint(k))
 	switch {
 	case k < 8:
-		w.tell(w.some(), doAttach{w.aims()})
+		w.tell(w.some(), doAttach{w.aims(), w.spec})
 	case k < 40:
 		w.tell(w.some(), doAsk{w.aims()})
 	case k < 44:
@@ -348,7 +351,7 @@ func (w *chaos) examine() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.clients {
-		if late := time.Since(c.since); c.waiting && late > w.spec.WaitLimit+150*time.Millisecond && w.err == nil {
+		if late := time.Since(c.since); c.waiting && late > waitLimit+150*time.Millisecond && w.err == nil {
 			w.err = fmt.Errorf("client %d has waited for %v", c.id, late)
 		}
 		if !current[c.loop] {
@@ -441,14 +444,16 @@ func (w *chaos) calm() {
 	refusals := w.refusals
 	w.mu.Unlock()
 	for _, c := range w.clients {
-		w.tell(c, doAttach{ReadWrite})
+		w.tell(c, doAttach{ReadWrite, w.spec})
 		w.settle()
 		w.tell(c, doAsk{ReadWrite})
 		w.sleep(time.Second)
 		w.tell(c, doGive{pool.Clean})
 		w.settle()
-		if c.waiting || c.lane == nil {
-			w.fail("client %d is not served although all is well: %v %v; %s", c.id, c.waiting, c.lane == nil, w.dump())
+		waits := true
+		w.on(c.loop, func() { waits = c.waiting || c.lane == nil })
+		if waits {
+			w.fail("client %d is not served although all is well: %s", c.id, w.dump())
 		}
 	}
 	if w.refusals != refusals {
@@ -493,7 +498,7 @@ func TestLanesInRandomWorlds(t *testing.T) {
 			w := &chaos{roles: r, rand: rand.New(rand.NewPCG(seed, 3)), holders: map[*backend.Backend]*client{}, views: map[uint64]View{}}
 			w.views[r.view.Epoch] = r.view
 			w.spec = w.newSpec(1 + w.rand.IntN(4))
-			w.spec.WaitLimit, w.spec.Fence = 2*time.Second, FenceMode(w.rand.IntN(2))
+			w.spec.WaitLimit, w.spec.Fence = waitLimit, FenceMode(w.rand.IntN(2))
 			for id := range 12 {
 				w.clients = append(w.clients, w.spawn(id, id%2))
 			}

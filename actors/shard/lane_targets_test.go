@@ -355,8 +355,7 @@ func TestTheShardIsToldThatAWriteWaits(t *testing.T) {
 			return true
 		},
 		"a fence": func(r *roles, p *probe) bool {
-			r.spec.Size = 1
-			r.reload(r.spec)
+			r.reload(r.newSpec(1))
 			r.hosts[hostA].hold()
 			r.doubt()
 			p.ask()
@@ -452,7 +451,7 @@ func TestVanishedHostsAreForgotten(t *testing.T) {
 		r.sleep(3 * time.Second)
 		s.give(b, pool.Broken)
 		r.sleep(3 * time.Second)
-		if n := len(r.deps.Budgets.pools); n != 1 {
+		if n := r.budgets(); n != 1 {
 			t.Errorf("%d budgets are left", n)
 		}
 		r.publish(func(v *View) { v.Standbys = []string{host} })

@@ -397,3 +397,10 @@ func (r *roles) settleFor(shards map[string]*Shard) (told func(name string) int)
 }
 
 var unreachable = fakepg.Faults{Unreached: 1000}
+
+// budgets is how many pools on hosts have one.
+func (r *roles) budgets() int {
+	r.deps.Budgets.mu.Lock()
+	defer r.deps.Budgets.mu.Unlock()
+	return len(r.deps.Budgets.pools)
+}
