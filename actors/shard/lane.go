@@ -98,6 +98,13 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.late(ctx.Message())
 		return
 	}
+	// The word of whoever has raised doubt goes on before anything here can fail: without it the doubt would last for ever.
+	switch m := ctx.Message().(type) {
+	case *backend.Lost:
+		l.tellLost(m)
+	case *backend.Hinted:
+		l.hinted(m)
+	}
 	if l.view != nil && l.view != l.spec.Shard.View() {
 		l.sync(false)
 	}
@@ -131,8 +138,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.lost(m)
 	case *backend.Fenced:
 		l.fenced(m)
-	case *backend.Hinted:
-		l.hinted(m)
+	case *backend.Hinted: // passed on above
 	case *Spoiled:
 		l.spoiled(m)
 	case tick:

@@ -101,7 +101,6 @@ func (l *Lane) lost(m *backend.Lost) {
 		l.stats.Losses++
 		l.deps.Log.Info().Str("pool", l.name()).Uint64("backend", m.Backend.ID).Str("host", m.Backend.Host()).Str("code", m.Code).AnErr("cause", m.Err).Msg("server connection lost")
 	}
-	l.tellLost(m)
 	mem := l.memberOf(m.Backend)
 	if mem == nil || mem.ended {
 		return
