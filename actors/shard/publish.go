@@ -60,6 +60,7 @@ func (a *decider) compose(now time.Time) *View {
 		v.Elected, v.Static, v.Candidates, v.Explanation = "", false, nil, "this member has not heard from its fleet yet"
 	case a.held():
 		v.Elected, v.Candidates, v.Since, v.Why = "", nil, a.mem.hold.began, "a switchover is under way"
+		v.Refuse = false // it is to cost nobody an error
 		v.Explanation = fmt.Sprintf("writes wait for a switchover from %s", a.mem.hold.from)
 	case !a.explains():
 	case e.Elected == "":
