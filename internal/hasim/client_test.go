@@ -172,6 +172,8 @@ func (c *client) act() {
 	switch began := time.Now(); {
 	case !c.writes():
 		c.readOne(began)
+	case c.r.IntN(40) == 0:
+		c.vanish()
 	case c.r.IntN(3) == 0:
 		c.transaction(began)
 	default:
@@ -250,6 +252,17 @@ func (c *client) transaction(began time.Time) {
 	c.believe(text, c.failed(began, a))
 }
 
+// vanish leaves in the middle of a request.
+func (c *client) vanish() {
+	text := c.text()
+	b, _ := (&pgproto3.Query{String: insert(text)}).Encode(nil)
+	c.w.trace(c.name, "> %s, and vanishes", text)
+	c.nc.Write(b) //nolint:errcheck // nobody waits for what becomes of it
+	c.believe(text, unknown)
+	c.think(20 * time.Millisecond)
+	c.leave()
+}
+
 func (c *client) worked(began time.Time) {
 	c.mu.Lock()
 	c.served = began
@@ -286,7 +299,7 @@ func (c *client) note(began time.Time, e *pgproto3.ErrorResponse) {
 	c.mu.Lock()
 	c.hint, c.hinted = e.Hint, began
 	c.mu.Unlock()
-	if !slices.Contains(certain, e.Code) && e.Code != "08007" && e.Code != "58000" {
+	if !slices.Contains(certain, e.Code) && e.Code != "08007" && e.Code != "58000" && e.Code != "53200" {
 		c.w.problem("%s: %s %s %s", c.name, e.Severity, e.Code, e.Message)
 	}
 	if e.Code == "25006" && !c.writes() {
