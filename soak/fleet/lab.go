@@ -44,15 +44,20 @@ type Config struct {
 	Change func(i int, settings string) string
 }
 
-// User logs in everywhere without a password, and Admin to the console.
+// User logs in everywhere without a password, and Admin to the console. The monitors' user may see what timeline a standby
+// receives.
 const (
+	watcher  = "watcher"
 	User     = "client"
 	Admin    = "ops"
 	Database = "fleet"
 )
 
-// key is the one all members have.
-const key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+// Key is the secret key all members have, and Name the fleet's.
+const (
+	Key  = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	Name = "lab"
+)
 
 // Lab is what Start started.
 type Lab struct {
@@ -108,7 +113,7 @@ func Start(ctx context.Context, c Config) (_ *Lab, err error) {
 }
 
 func (l *Lab) startServers(ctx context.Context) (err error) {
-	l.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Standbys: l.config.Standbys, Roles: []pgcluster.Role{{Name: User}}, Databases: []string{Database},
+	l.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Standbys: l.config.Standbys, Roles: []pgcluster.Role{{Name: User}, {Name: watcher, Attributes: "IN ROLE pg_read_all_stats"}}, Databases: []string{Database},
 		Conf: map[string]string{"max_connections": "400", "autovacuum": "off", "log_connections": "off"}})
 	if err != nil {
 		return err
@@ -188,7 +193,7 @@ func (l *Lab) settings(m *Member) string {
 	for _, line := range l.config.Lines {
 		fmt.Fprintln(&b, line)
 	}
-	fmt.Fprintf(&b, "[shards.main]\nhosts = [%s]\nmonitor_user = %q\nmonitor_password = \"any\"\n%s\n", strings.Join(hosts, ", "), User, strings.Join(l.config.Shard, "\n"))
+	fmt.Fprintf(&b, "[shards.main]\nhosts = [%s]\nmonitor_user = %q\nmonitor_password = \"any\"\n%s\n", strings.Join(hosts, ", "), watcher, strings.Join(l.config.Shard, "\n"))
 	for _, mode := range []string{"session", "transaction"} {
 		fmt.Fprintf(&b, "[databases.%s]\nshard = \"main\"\ndbname = %q\npool_mode = %q\n", mode, Database, mode)
 	}
@@ -214,8 +219,8 @@ func (l *Lab) section(name string, peer int, bind, front string) string {
 			join = append(join, strconv.Quote(o.front))
 		}
 	}
-	return fmt.Sprintf("[fleet]\nname = \"lab\"\nmember = %q\npeer_id = %d\nbind = %q\nadvertise = %q\njoin = [%s]\nsecret_key = %q\nfleet_size = %d\n%s\n",
-		name, peer, bind, front, strings.Join(join, ", "), key, l.config.Members, strings.Join(l.config.Fleet, "\n"))
+	return fmt.Sprintf("[fleet]\nname = %q\nmember = %q\npeer_id = %d\nbind = %q\nadvertise = %q\njoin = [%s]\nsecret_key = %q\nfleet_size = %d\n%s\n",
+		Name, name, peer, bind, front, strings.Join(join, ", "), Key, l.config.Members, strings.Join(l.config.Fleet, "\n"))
 }
 
 // freePorts are ports below those that the kernel gives to clients, so that a member that is restarted finds its own again.

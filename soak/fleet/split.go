@@ -60,7 +60,7 @@ func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 		s.Each = 4
 	}
 	r := SplitResult{Split: s, Alone: l.config.Alone}
-	primary := l.primary()
+	primary := l.Primary()
 	standby := l.standbys()[0]
 	first := l.Members[0]
 	began := time.Now()
@@ -192,8 +192,8 @@ func (l *Lab) shows(ctx context.Context, m *Member, standby *Server) string {
 	return text
 }
 
-// primary and standbys are as the cluster has them.
-func (l *Lab) primary() *Server { return l.server(l.cluster.Primary().Name) }
+// Primary is the server that was promoted last.
+func (l *Lab) Primary() *Server { return l.server(l.cluster.Primary().Name) }
 
 func (l *Lab) server(name string) *Server {
 	for _, s := range l.Servers {
@@ -206,7 +206,7 @@ func (l *Lab) server(name string) *Server {
 
 func (l *Lab) standbys() (all []*Server) {
 	for _, s := range l.Servers {
-		if s != l.primary() {
+		if s != l.Primary() {
 			all = append(all, s)
 		}
 	}
@@ -217,7 +217,7 @@ func (l *Lab) standbys() (all []*Server) {
 // fleet is whole.
 func (l *Lab) Mend(ctx context.Context) error {
 	l.Net.HealAll()
-	primary := l.primary()
+	primary := l.Primary()
 	var err error
 	for _, s := range l.standbys() {
 		if s.Running() {

@@ -12,6 +12,9 @@
 //	n.Runs("m1", pid)
 //	n.Cut("m1", "a")
 //
+// A member that writes and closes at once may be gone before it was looked for: then it passes, unless somebody is cut off
+// from where it goes.
+//
 // Between those who are cut off nothing passes: datagrams are lost, bytes and the ends of connections wait until Heal, as TCP
 // would see to by sending again. A new connection is taken and stays silent: that of a host which is frozen, where a real
 // network would leave the connect itself without an answer.
@@ -176,6 +179,18 @@ func (n *Network) gateOf(from, to string) *gate {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.shut[way{from, to}]
+}
+
+// cutOff reports whether anybody cannot reach it.
+func (n *Network) cutOff(to string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for w := range n.shut {
+		if w.to == to {
+			return true
+		}
+	}
+	return false
 }
 
 // passes waits until the way is open; false once the network has ended.

@@ -10,8 +10,11 @@ import (
 	"time"
 )
 
-// owner is the member that has the other end of a connection, "" if there is none any more. A process that was started a
-// moment ago may not have been announced yet.
+// orphan is the owner of a connection whose other end has been closed already, after it was written to.
+const orphan = "orphan"
+
+// owner is the member that has the other end of a connection, "" if no member has. A process that was started a moment ago
+// may not have been announced yet.
 func (n *Network) owner(c net.Conn) string {
 	peer, ok := c.RemoteAddr().(*net.TCPAddr)
 	own, ok2 := c.LocalAddr().(*net.TCPAddr)
@@ -21,7 +24,7 @@ func (n *Network) owner(c net.Conn) string {
 	for range 10 {
 		inode := inodeOf(peer.Port, own.Port)
 		if inode == "" {
-			return ""
+			return orphan
 		}
 		n.mu.Lock()
 		pids := make(map[int]string, len(n.pids))

@@ -46,7 +46,8 @@ func (n *Network) carry(client net.Conn, p *port) {
 		return
 	}
 	from := n.owner(client)
-	if from == "" || !n.passes(from, p.name) {
+	switch {
+	case from == "", from == orphan && n.cutOff(p.name), !n.passes(from, p.name):
 		return
 	}
 	server, err := net.DialTimeout("tcp4", p.target, dialLimit)

@@ -1,0 +1,265 @@
+package fleet
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/soak/raw"
+)
+
+// Cancels says how many cancels are sent in RandomCancels.
+type Cancels struct {
+	Count    int    // cancels of statements that run; at least that many
+	Sessions int    // at the same time; 0: 12
+	Seed     uint64 // of every choice
+}
+
+// CancelResult is what came of them.
+type CancelResult struct {
+	Sent      int             // of statements that had said that they run
+	Took      []time.Duration // from the request to the error, of those that took effect, sorted
+	Missed    int             // without effect
+	Foreign   int             // statements nobody cancelled that ended with 57014
+	Untouched int             // statements nobody cancelled that ended as they should
+	Far       int             // of Sent: to another member than the session's
+	Nonsense  int             // cancels with a key nobody has
+	Errors    []string        // anything else
+}
+
+// String is a line of figures.
+func (r CancelResult) String() string {
+	return fmt.Sprintf("%d cancels, %d of them sent to another member, took effect after p50 %s p99 %s, %d without effect; %d statements were left alone, %d hit by a foreign cancel; %d cancels of nobody; %d errors %v",
+		r.Sent, r.Far, quantile(r.Took, 0.5), quantile(r.Took, 0.99), r.Missed, r.Untouched, r.Foreign, r.Nonsense, len(r.Errors), r.Errors[:min(len(r.Errors), 3)])
+}
+
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(int(float64(len(sorted))*q), len(sorted)-1)].Round(100 * time.Microsecond)
+}
+
+const (
+	queryCanceled = "57014"
+
+	cancelled = 20 * time.Second      // how long a statement would run that is cancelled
+	spared    = 15 * time.Millisecond // one that is not
+	answers   = 15 * time.Second
+)
+
+// RandomCancels has sessions on all members run statements, of which some are cancelled by way of a member picked at random.
+func (l *Lab) RandomCancels(ctx context.Context, c Cancels) (CancelResult, error) {
+	if c.Sessions == 0 {
+		c.Sessions = 12
+	}
+	var r CancelResult
+	var mu sync.Mutex // guards r
+	var all sync.WaitGroup
+	for i := range c.Sessions {
+		all.Go(func() {
+			p := &canceller{lab: l, member: l.Members[i%len(l.Members)], r: &r, mu: &mu, dice: rand.New(rand.NewPCG(c.Seed, uint64(i))),
+				protocol: []string{"3.0", "3.2"}[i/len(l.Members)%2], database: []string{"transaction", "session"}[i%2]}
+			if err := p.run(ctx, c.Count); err != nil {
+				mu.Lock()
+				r.Errors = append(r.Errors, err.Error())
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(r.Took)
+	return r, ctx.Err()
+}
+
+// canceller is one session.
+type canceller struct {
+	lab                *Lab
+	member             *Member
+	database, protocol string
+	dice               *rand.Rand
+	conn               *raw.Conn
+	n                  int
+
+	mu *sync.Mutex
+	r  *CancelResult
+}
+
+func (p *canceller) run(ctx context.Context, count int) error {
+	meter := new(raw.Meter)
+	conn, err := raw.Open(ctx, raw.Login{Addr: p.member.Addr, User: User, Database: p.database, Protocol: p.protocol}, meter)
+	if err != nil {
+		return fmt.Errorf("login at %s: %w", p.member.Name, err)
+	}
+	defer conn.Close()
+	p.conn = conn
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		done := p.r.Sent >= count
+		p.mu.Unlock()
+		if done {
+			return nil
+		}
+		if p.dice.IntN(3) == 0 {
+			err = p.spare(ctx)
+		} else {
+			err = p.cancel(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("session at %s, protocol %s: %w", p.member.Name, p.protocol, err)
+		}
+	}
+	return nil
+}
+
+// begin runs a statement that says that it has begun.
+func (p *canceller) begin(runs time.Duration) error {
+	p.n++
+	sql := fmt.Sprintf("DO $$BEGIN RAISE NOTICE 'begun'; PERFORM pg_sleep(%f); END$$", runs.Seconds())
+	until := time.Now().Add(answers)
+	if err := p.conn.Send(until, &pgproto3.Query{String: sql}); err != nil {
+		return err
+	}
+	for {
+		msg, err := p.conn.Receive(until)
+		if err != nil {
+			return err
+		}
+		switch m := msg.(type) {
+		case *pgproto3.NoticeResponse:
+			return nil
+		case *pgproto3.ErrorResponse:
+			return fmt.Errorf("before it began: %s %s", m.Code, m.Message)
+		}
+	}
+}
+
+// ends reads up to the end of the statement, and returns its SQLSTATE.
+func (p *canceller) ends(limit time.Duration) (code string, err error) {
+	until := time.Now().Add(limit)
+	for {
+		msg, err := p.conn.Receive(until)
+		if err != nil {
+			return code, err
+		}
+		switch m := msg.(type) {
+		case *pgproto3.ErrorResponse:
+			code = m.Code
+		case *pgproto3.ReadyForQuery:
+			return code, nil
+		}
+	}
+}
+
+// spare runs a statement that nobody cancels, sometimes beside a cancel with a key nobody has.
+func (p *canceller) spare(ctx context.Context) error {
+	if err := p.begin(spared); err != nil {
+		return err
+	}
+	nonsense := p.dice.IntN(4) == 0
+	if nonsense {
+		secret := slices.Clone(p.conn.Secret)
+		secret[p.dice.IntN(len(secret))] ^= 1 << p.dice.IntN(8)
+		pid := p.conn.PID
+		if p.dice.IntN(2) == 0 { // of a member there is not
+			pid = uint32(9999)<<17 | pid&0x1ffff
+		}
+		if err := cancelAt(ctx, p.any().Addr, pid, secret); err != nil {
+			return fmt.Errorf("a cancel with an unknown key: %w", err)
+		}
+	}
+	code, err := p.ends(answers)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if nonsense {
+		p.r.Nonsense++
+	}
+	switch {
+	case err != nil:
+		return err
+	case code == "":
+		p.r.Untouched++
+	case code == queryCanceled:
+		p.r.Foreign++
+	default:
+		return fmt.Errorf("a statement that nobody cancelled: %s", code)
+	}
+	return nil
+}
+
+func (p *canceller) any() *Member { return p.lab.Members[p.dice.IntN(len(p.lab.Members))] }
+
+// cancel runs a statement and cancels it.
+func (p *canceller) cancel(ctx context.Context) error {
+	if err := p.begin(cancelled); err != nil {
+		return err
+	}
+	by := p.any()
+	asked := time.Now()
+	if err := cancelAt(ctx, by.Addr, p.conn.PID, p.conn.Secret); err != nil {
+		return fmt.Errorf("a cancel at %s: %w", by.Name, err)
+	}
+	code, err := p.ends(cancelled + answers)
+	took := time.Since(asked)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.r.Sent++
+	if by != p.member {
+		p.r.Far++
+	}
+	switch {
+	case err != nil:
+		return err
+	case code == queryCanceled:
+		p.r.Took = append(p.r.Took, took)
+	case code == "":
+		p.r.Missed++
+	default:
+		return fmt.Errorf("a cancelled statement: %s", code)
+	}
+	return nil
+}
+
+// CancelKey is a session's.
+type CancelKey struct {
+	PID    uint32
+	Secret []byte
+}
+
+// Cancel sends a cancel request to the member and waits until it closes the connection.
+func (m *Member) Cancel(ctx context.Context, k CancelKey) error {
+	return cancelAt(ctx, m.Addr, k.PID, k.Secret)
+}
+
+// cancelAt sends a CancelRequest and waits for the close. Anything but that is an error: nobody answers one.
+func cancelAt(ctx context.Context, addr string, pid uint32, secret []byte) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp4", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(answers)); err != nil {
+		return err
+	}
+	b := binary.BigEndian.AppendUint32(nil, uint32(12+len(secret)))
+	b = binary.BigEndian.AppendUint32(b, 80877102) // the code of a CancelRequest
+	b = append(binary.BigEndian.AppendUint32(b, pid), secret...)
+	if _, err := c.Write(b); err != nil {
+		return err
+	}
+	rest, err := io.ReadAll(c)
+	if err == nil && len(rest) > 0 {
+		err = errors.New("it was answered")
+	}
+	return err
+}
