@@ -102,6 +102,11 @@ soak-cancel: ## 45 minutes of cancels at random moments, and the control that ha
 	$(GO) run ./cmd/fencepost-soak cancel $(SOAKFLAGS)
 	$(GO) run ./cmd/fencepost-soak cancel -control -late=false -per-cell 1000 -total 0 -cell-limit 4m $(SOAKFLAGS)
 
+.PHONY: soak-fleet
+soak-fleet: ## a fleet of three: split brains, 10000 cancels, a partition of 5 minutes, switchovers, restarts; about 15 minutes
+	@scripts/install.sh ca-certificates postgresql
+	$(GO) run ./cmd/fencepost-soak fleet $(SOAKFLAGS)
+
 .PHONY: sim
 sim: ## 10000 simulated histories of a cluster (HISTORIES=n, FIRST=seed); a failure prints its seed
 	$(GO) test -count=1 -timeout 6h -v ./internal/hasim -run TestHistories -histories $(HISTORIES) -first $(FIRST) -progress

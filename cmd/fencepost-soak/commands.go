@@ -19,7 +19,7 @@ func root() *cobra.Command {
 		Short:        "Soak runs of Fencepost on this machine",
 		SilenceUsage: true,
 	}
-	c.AddCommand(loadCommand(), cancelCommand(), matrixCommand())
+	c.AddCommand(loadCommand(), cancelCommand(), matrixCommand(), fleetCommand())
 	// One dash is enough for the flags, as in the other programs of the Go world.
 	args := os.Args[1:]
 	for i, a := range args {

@@ -28,6 +28,7 @@ type Cancels struct {
 type CancelResult struct {
 	Sent      int             // of statements that had said that they run
 	Took      []time.Duration // from the request to the error, of those that took effect, sorted
+	TookFar   []time.Duration // those of them that were sent to another member
 	Missed    int             // without effect
 	Foreign   int             // statements nobody cancelled that ended with 57014
 	Untouched int             // statements nobody cancelled that ended as they should
@@ -38,8 +39,8 @@ type CancelResult struct {
 
 // String is a line of figures.
 func (r CancelResult) String() string {
-	return fmt.Sprintf("%d cancels, %d of them sent to another member, took effect after p50 %s p99 %s, %d without effect; %d statements were left alone, %d hit by a foreign cancel; %d cancels of nobody; %d errors %v",
-		r.Sent, r.Far, quantile(r.Took, 0.5), quantile(r.Took, 0.99), r.Missed, r.Untouched, r.Foreign, r.Nonsense, len(r.Errors), r.Errors[:min(len(r.Errors), 3)])
+	return fmt.Sprintf("%d cancels, %d of them sent to another member, took effect after p50 %s p99 %s (at another member p50 %s p99 %s), %d without effect; %d statements were left alone, %d hit by a foreign cancel; %d cancels of nobody; %d errors %v",
+		r.Sent, r.Far, quantile(r.Took, 0.5), quantile(r.Took, 0.99), quantile(r.TookFar, 0.5), quantile(r.TookFar, 0.99), r.Missed, r.Untouched, r.Foreign, r.Nonsense, len(r.Errors), r.Errors[:min(len(r.Errors), 3)])
 }
 
 func quantile(sorted []time.Duration, q float64) time.Duration {
@@ -78,6 +79,7 @@ func (l *Lab) RandomCancels(ctx context.Context, c Cancels) (CancelResult, error
 	}
 	all.Wait()
 	slices.Sort(r.Took)
+	slices.Sort(r.TookFar)
 	return r, ctx.Err()
 }
 
@@ -221,6 +223,9 @@ func (p *canceller) cancel(ctx context.Context) error {
 		return err
 	case code == queryCanceled:
 		p.r.Took = append(p.r.Took, took)
+		if by != p.member {
+			p.r.TookFar = append(p.r.TookFar, took)
+		}
 	case code == "":
 		p.r.Missed++
 	default:

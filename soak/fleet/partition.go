@@ -16,7 +16,11 @@ type PartitionResult struct {
 
 // String is a line of figures.
 func (r PartitionResult) String() string {
-	return fmt.Sprintf("a partition of %s, noticed after %s; whole again %s after its end", r.Lasted.Round(time.Second), r.Noticed.Round(100*time.Millisecond), r.Whole.Round(10*time.Millisecond))
+	noticed := "not noticed"
+	if r.Noticed > 0 {
+		noticed = "noticed after " + r.Noticed.Round(100*time.Millisecond).String()
+	}
+	return fmt.Sprintf("a partition of %s, %s; whole again %s after its end", r.Lasted.Round(time.Second), noticed, r.Whole.Round(10*time.Millisecond))
 }
 
 // Partition cuts the first member off from the others for a while, in which FORGET is given on another, and measures how

@@ -2,6 +2,7 @@ package network
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -49,6 +50,12 @@ func (n *Network) owner(c net.Conn) string {
 // inodeOf is the socket with these ports of its own and of its peer; "" if there is none. Both ends are on the loopback
 // interface.
 func inodeOf(local, remote int) string {
+	switch inode, err := diagnose(local, remote); {
+	case err == nil && inode != 0:
+		return fmt.Sprint(inode)
+	case err == nil || errors.Is(err, errNoSocket):
+		return ""
+	}
 	f, err := os.Open("/proc/net/tcp")
 	if err != nil {
 		return ""

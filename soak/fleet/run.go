@@ -1,0 +1,140 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Options say what Run does.
+type Options struct {
+	Binary    string // Fencepost; "": built from this module
+	Splits    int    // split brains of each kind
+	Controls  int    // the same without a fleet
+	Cancels   int
+	Partition time.Duration
+	Planned   int // switchovers
+	Rolling   int // restarts of all members in turn
+	Seed      uint64
+	Out       io.Writer
+}
+
+// DefaultOptions are those of make soak-fleet.
+func DefaultOptions() Options {
+	return Options{Splits: 10, Controls: 2, Cancels: 10000, Partition: 5 * time.Minute, Planned: 10, Rolling: 3, Seed: 1, Out: io.Discard}
+}
+
+// Report is what came of it.
+type Report struct {
+	Splits     []SplitResult
+	Cancels    CancelResult
+	Partition  PartitionResult
+	Switches   []SwitchoverResult
+	Rollings   []RollingResult
+	unfinished []string
+}
+
+// Run does all of it, one after the other, and prints a line for each thing, and a table at the end.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	dir, err := os.MkdirTemp("", "fencepost-fleet-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if o.Binary == "" {
+		o.Binary = filepath.Join(dir, "fencepost")
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", o.Binary, "fencepost/cmd/fencepost")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build fencepost: %w\n%s", err, out)
+		}
+	}
+	r := &Report{}
+	for _, part := range []func(context.Context, Options) error{r.alone, r.together} {
+		if err := part(ctx, o); err != nil {
+			return r, err
+		}
+	}
+	r.table(o.Out)
+	return r, nil
+}
+
+// attempt says what becomes of one thing. Its failure is a problem of the report, not the end of it.
+func attempt[T fmt.Stringer](r *Report, o Options, what string, do func() (T, error)) (T, bool) {
+	began := time.Now()
+	got, err := do()
+	fmt.Fprintf(o.Out, "%s %s: %s\n", began.UTC().Format("15:04:05"), what, got)
+	if err != nil {
+		fmt.Fprintf(o.Out, "         %v\n", err)
+		r.unfinished = append(r.unfinished, fmt.Sprintf("%s: %v", what, err))
+	}
+	return got, err == nil
+}
+
+func (r *Report) split(ctx context.Context, o Options, l *Lab, what string, s Split) error {
+	got, ok := attempt(r, o, what, func() (SplitResult, error) { return l.SplitBrain(ctx, s) })
+	if ok {
+		r.Splits = append(r.Splits, got)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return l.Mend(ctx)
+}
+
+// alone is the control.
+func (r *Report) alone(ctx context.Context, o Options) (err error) {
+	if o.Controls == 0 {
+		return nil
+	}
+	l, err := Start(ctx, Config{Program: o.Binary, Alone: true, Lines: quick})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	for i := range o.Controls {
+		if err := r.split(ctx, o, l, fmt.Sprintf("control %d", i+1), Split{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quick has clients without a primary hear of it soon.
+var quick = []string{`query_wait_timeout = "1s"`}
+
+func (r *Report) together(ctx context.Context, o Options) (err error) {
+	l, err := Start(ctx, Config{Program: o.Binary})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if o.Cancels > 0 {
+		r.Cancels, _ = attempt(r, o, "cancels", func() (CancelResult, error) { return l.RandomCancels(ctx, Cancels{Count: o.Cancels, Seed: o.Seed}) })
+	}
+	for i := range o.Planned {
+		if got, ok := attempt(r, o, fmt.Sprintf("switchover %d", i+1), func() (SwitchoverResult, error) { return l.Switchover(ctx, 8) }); ok {
+			r.Switches = append(r.Switches, got)
+		}
+	}
+	for i := range o.Rolling {
+		if got, ok := attempt(r, o, fmt.Sprintf("rolling restart %d", i+1), func() (RollingResult, error) { return l.Rolling(ctx, 8) }); ok {
+			r.Rollings = append(r.Rollings, got)
+		}
+	}
+	for i := range o.Splits {
+		for _, freeze := range []bool{false, true} {
+			if err := r.split(ctx, o, l, fmt.Sprintf("split brain %d", i+1), Split{Freeze: freeze}); err != nil {
+				return err
+			}
+		}
+	}
+	if o.Partition > 0 {
+		r.Partition, _ = attempt(r, o, "partition", func() (PartitionResult, error) { return l.Partition(ctx, o.Partition) })
+	}
+	return ctx.Err()
+}
