@@ -23,12 +23,13 @@ type branch struct {
 	poolBud *Budget
 	dbBud   *Budget
 
-	permits  int          // held of both budgets
-	primary  bool         // its host is elected, or was, and what may write there was not superseded since
-	unfit    string       // why the last backend that was to be granted was not; "" after one was
-	refusal  *pgerr.Error // why the last login failed; nil after a success
-	rejected bool         // … and it was the server that said so
-	warm     int          // backends wanted although nobody waits
+	permits  int           // held of both budgets
+	primary  bool          // its host is elected, or was, and what may write there was not superseded since
+	unfit    string        // why the last backend that was to be granted was not; "" after one was
+	refusal  *pgerr.Error  // why the last login failed; nil after a success
+	rejected bool          // … and it was the server that said so
+	told     backend.Proof // what a fence showed that the shard was told of last
+	warm     int           // backends wanted although nobody waits
 	effects  []pool.Effect
 	running  bool
 }

@@ -119,7 +119,7 @@ func (l *Lane) fenced(e *backend.Fenced) {
 		return
 	}
 	l.stats.FenceTime.Observe(e.Answered.Sub(e.Asked))
-	if p := e.Backend.Proof(); p != nil { // else what it said was made void behind the answer
+	if p := e.Backend.Proof(); p != nil && m.br.news(m.shard, p) { // nil: what it said was made void behind the answer
 		l.tellAbout(m.shard, &Observed{Observation: p.Observation(role.Host(m.br.host), role.Fence, e.Asked, e.Answered)})
 	}
 	w := l.weigh(m, true)
@@ -142,6 +142,20 @@ func (l *Lane) fenced(e *backend.Fenced) {
 		l.stats.Fences[FenceOK]++
 		l.give(m, f.co)
 	}
+}
+
+// newsEvery is how often the shard is told that a host is still what it was: with fence = always each checkout asks.
+const newsEvery = 100 * time.Millisecond
+
+// news reports whether the shard is to be told what a fence showed: everything but that the host still is what it was.
+func (br *branch) news(sh *Shard, p *backend.Proof) bool {
+	_, doubted := sh.InDoubt()
+	same := !doubted && verdict(p) == FenceOK && p.Timeline == br.told.Timeline && p.SystemID == br.told.SystemID
+	if same && p.Asked.Sub(br.told.Asked) < newsEvery {
+		return false
+	}
+	br.told = *p
+	return true
 }
 
 // verdict is what a server said of itself.
