@@ -73,7 +73,7 @@ bench: ## pgbench through Fencepost and PgBouncer in one run (QUICK=1: under fiv
 	$(GO) run ./internal/bench $(if $(QUICK),-quick) $(if $(PGBOUNCER),-pgbouncer $(PGBOUNCER)) $(BENCHFLAGS)
 
 .PHONY: demo
-demo: ## a primary, two standbys, Fencepost, a live load, and a failover after 30 s; Ctrl-C ends and cleans up
+demo: ## a primary, two standbys, three members, a live load, and a failover after 30 s; Ctrl-C ends and cleans up
 	@scripts/install.sh ca-certificates postgresql
 	$(GO) run ./cmd/fencepost demo
 

@@ -1,5 +1,5 @@
-// Package demo runs Fencepost's main job on one machine: a real primary and two streaming standbys, Fencepost in front of
-// them, clients that write and read through it, and after a while the end of the primary.
+// Package demo runs Fencepost's main job on one machine: a real primary and two streaming standbys, a fleet of three
+// Fenceposts in front of them, clients that write and read through all of them, and after a while the end of the primary.
 package demo
 
 import (
@@ -7,24 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/rs/zerolog"
-
-	"fencepost/admin"
-	"fencepost/config"
 	"fencepost/internal/pgcluster"
-	"fencepost/supervisor"
 )
 
 // Options of a demo.
 type Options struct {
 	Out      io.Writer
-	Port     int             // of Fencepost; a free one is taken if it is in use
-	Clients  int             // sample clients; a quarter of them, at least one, reads from standbys
+	Port     int             // of the first member, and the next ones of the others; free ones are taken for those in use
+	Clients  int             // sample clients, spread over the members; a quarter of them, at least one, reads from standbys
 	Version  string          // of Fencepost
 	For      time.Duration   // 0: until ctx ends
 	Failover time.Duration   // when the primary is killed; 0: only when asked
@@ -35,6 +29,7 @@ const (
 	user     = "app"
 	password = "demo"
 	poolSize = 4
+	members  = 3
 )
 
 // stage is what a running demo consists of.
@@ -42,7 +37,7 @@ type stage struct {
 	say     func(format string, args ...any)
 	options Options
 	cluster *pgcluster.Cluster
-	port    int // of Fencepost
+	members [members]member
 	tally   *tally
 }
 
@@ -74,81 +69,37 @@ func Run(ctx context.Context, o Options) (err error) {
 	s.say("  %s is the primary, %s and %s are standbys (%.1f s)", s.cluster.Nodes[0].Addr(), s.cluster.Nodes[1].Addr(),
 		s.cluster.Nodes[2].Addr(), time.Since(began).Seconds())
 
-	s.port = freePort(o.Port)
-	httpAddr := fmt.Sprintf("127.0.0.1:%d", freePort(o.Port+1))
-	path := filepath.Join(dir, "fencepost.toml")
-	if err := os.WriteFile(path, s.settings(httpAddr), 0o600); err != nil {
-		return err
-	}
-	cfg, err := config.Load(path)
+	s.place()
+	s.say("Starting a fleet of %d Fenceposts, which are told where the three are and not which is what (settings: %s) …", members, filepath.Join(dir, "m1.toml"))
+	end, err := s.begin(dir)
+	defer func() { err = errors.Join(err, end()) }()
 	if err != nil {
 		return err
 	}
-	logFile, err := os.Create(filepath.Join(dir, "fencepost.log"))
-	if err != nil {
+	if err := setUp(ctx, s.port(0)); err != nil {
 		return err
 	}
-	defer logFile.Close()
-	s.say("Starting Fencepost, which is told where the three are and not which is what (settings: %s) …", path)
-	f, err := supervisor.Start(cfg, o.Version, zerolog.New(logFile).With().Timestamp().Logger())
-	if err != nil {
-		return err
-	}
-	defer func() {
-		s.say("Stopping Fencepost …")
-		f.Shutdown(admin.WaitForServers)
-		err = errors.Join(err, f.Wait())
-	}()
-	if err := setUp(ctx, s.port); err != nil {
-		return err
-	}
-	s.banner(httpAddr, logFile.Name())
+	s.banner(dir)
 	return s.play(ctx)
 }
 
-func (s *stage) settings(httpAddr string) []byte {
-	n := s.cluster.Nodes
-	return fmt.Appendf(nil, `# Written by fencepost demo; removed when it ends.
-[fencepost]
-listen_port = %d
-unix_socket_dir = ""
-admin_http = %q
-admin_users = [%q]
-default_pool_size = %d
-log_connections = false
-log_disconnections = false
-drain_timeout = "3s"
-
-[shards.main]
-hosts = [%q, %q, %q]
-
-[databases.app]
-shard = "main"
-
-[databases.app_read]
-shard = "main"
-dbname = "app"
-target = "prefer-standby"
-
-[users.%s]
-password = %q
-`, s.port, httpAddr, user, poolSize, n[0].Addr(), n[1].Addr(), n[2].Addr(), user, password)
-}
-
-func (s *stage) banner(httpAddr, logFile string) {
+func (s *stage) banner(dir string) {
+	m := s.members
 	s.say(`
-Fencepost listens on 127.0.0.1:%[1]d; %[2]d clients write and %[3]d read from standbys, over %[4]d server connections for
-each server at most. In another terminal, try:
+The members listen on 127.0.0.1:%[1]d, %[8]d and %[9]d. %[2]d clients write and %[3]d read from standbys, in turns by way of each of
+them; a member has %[4]d server connections for each server at most. In another terminal, try, with any of the ports:
 
   export PGPASSWORD=%[5]s
   psql -h 127.0.0.1 -p %[1]d -U app app                            a session through Fencepost, on the primary
-  psql -h 127.0.0.1 -p %[1]d -U app app_read -c 'SELECT pg_is_in_recovery()'          … on a standby
+  psql -h 127.0.0.1 -p %[8]d -U app app_read -c 'SELECT pg_is_in_recovery()'          … on a standby
   PGOPTIONS='-c fencepost.target=standby' psql -h 127.0.0.1 -p %[1]d -U app app       … on a standby, as the client wants
-  psql -h 127.0.0.1 -p %[1]d -U app fencepost -c 'SHOW SHARDS'     the console: also SHOW REPLICATION, SHOW POOLS, SHOW HELP
+  psql 'host=127.0.0.1,127.0.0.1 port=%[8]d,%[1]d user=app dbname=app'       … at whichever member is there
+  psql -h 127.0.0.1 -p %[1]d -U app fencepost -c 'SHOW SHARDS'     the console: also SHOW FLEET, SHOW REPLICATION, SHOW HELP
   pgbench -h 127.0.0.1 -p %[1]d -U app -i app && pgbench -h 127.0.0.1 -p %[1]d -U app -c 50 -T 10 app
   curl -s http://%[6]s/metrics | grep fencepost_shard
 
-Fencepost's log: %[7]s`, s.port, s.options.writers(), s.options.readers(), poolSize, password, httpAddr, logFile)
+The members' logs: %[7]s`, m[0].port, s.options.writers(), s.options.readers(), poolSize, password, m[0].http, filepath.Join(dir, "m*.log"),
+		m[1].port, m[2].port)
 	if d := s.options.Failover; d > 0 {
 		s.say("In %s the primary will be killed and a standby promoted.", d)
 	}
@@ -156,16 +107,4 @@ Fencepost's log: %[7]s`, s.port, s.options.writers(), s.options.readers(), poolS
 		s.say("Press Enter to have that done at another time, as often as you like.")
 	}
 	s.say("Ctrl-C ends the demo and removes all of it.\n")
-}
-
-// freePort is want if nobody listens there, else a port the system picks.
-func freePort(want int) int {
-	for _, p := range []int{want, 0} {
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
-		if err == nil {
-			defer ln.Close()
-			return ln.Addr().(*net.TCPAddr).Port
-		}
-	}
-	return want
 }

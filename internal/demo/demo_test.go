@@ -44,7 +44,7 @@ func TestDemo(t *testing.T) {
 	}
 	end()
 	<-watched
-	for _, want := range []string{"In 1s the primary will be killed", "Press Enter", "SHOW REPLICATION", "Stopping PostgreSQL"} {
+	for _, want := range []string{"In 1s the primary will be killed", "Press Enter", "SHOW FLEET", "a fleet of 3", "Stopping PostgreSQL"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}

@@ -74,7 +74,7 @@ func (s *stage) settle() error {
 	if !s.cluster.Primary().Running() {
 		return nil
 	}
-	return checkSum(s.port)
+	return checkSum(s.port(0))
 }
 
 // detection is how long the demo takes to notice that the primary is dead, where a cluster manager has its time limits.
@@ -115,14 +115,14 @@ func (s *stage) failover(ctx context.Context) error {
 		return err
 	}
 	s.say(`
-*** %s was promoted: there was no primary for %s. What the clients noticed:
+*** %s was promoted: there was no primary for %s. What the clients of all members noticed:
       %d that write:  %s
       %d that read from standbys:  %s
     A transaction that was under way at the kill fails, and its client reconnects; all others waited in Fencepost. Now try:
       export PGPASSWORD=%[7]s
-      psql -h 127.0.0.1 -p %[8]d -U app fencepost -c 'SHOW SHARDS' -c 'SHOW REPLICATION' -c 'SHOW ELECTIONS'
+      psql -h 127.0.0.1 -p %[8]d -U app fencepost -c 'SHOW SHARDS' -c 'SHOW FLEET' -c 'SHOW EVIDENCE' -c 'SHOW ELECTIONS'
       psql -h 127.0.0.1 -p %[8]d -U app app -c 'SELECT inet_server_port(), pg_is_in_recovery()'
-`, next.Addr(), took.Round(time.Millisecond), s.options.writers(), s.tally.since(writer), s.options.readers(), s.tally.since(reader), password, s.port)
+`, next.Addr(), took.Round(time.Millisecond), s.options.writers(), s.tally.since(writer), s.options.readers(), s.tally.since(reader), password, s.port(0))
 	if err := old.Rebuild(ctx, next); err != nil {
 		return fmt.Errorf("make %s a standby of %s: %w", old.Addr(), next.Addr(), err)
 	}

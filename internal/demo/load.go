@@ -58,7 +58,7 @@ func (s *stage) client(ctx context.Context, k kind, i int) {
 		began := time.Now()
 		var err error
 		if c == nil || c.IsClosed() {
-			c, err = connect(ctx, s.port, options)
+			c, err = connect(ctx, s.port(i), options)
 		}
 		port := 0
 		if err == nil {
