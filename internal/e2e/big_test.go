@@ -37,7 +37,7 @@ func TestHugeMessages(t *testing.T) {
 				{script(query("SELECT 'last'")), "T D[last] C[SELECT 1] Z[I]"},
 			})
 		})
-		if took := time.Since(began); took > 20*time.Second && !raceDetector {
+		if took := time.Since(began); took > time.Minute && !raceDetector {
 			t.Errorf("%s: took %s", at.name, took)
 		}
 	}

@@ -88,13 +88,16 @@ func fleetForget(t *testing.T, l *fleet.Lab) {
 // A member that lies about roles and timelines makes the others careful, until they have looked for themselves.
 func fleetLies(t *testing.T, l *fleet.Lab) {
 	primary, standby := l.Servers[0], l.Servers[1]
-	row, err := l.Members[0].Shard(t.Context())
-	if err != nil {
+	var id, generation uint64
+	learnt := func() (bool, error) { // FORGET came before
+		row, err := l.Members[0].Shard(t.Context())
+		fmt.Sscan(row["system_identifier"], &id)  //nolint:errcheck // 0 is no shard's
+		fmt.Sscan(row["generation"], &generation) //nolint:errcheck // likewise
+		return id != 0, err
+	}
+	if err := poll(patience, learnt); err != nil {
 		t.Fatal(err)
 	}
-	var id, generation uint64
-	fmt.Sscan(row["system_identifier"], &id)  //nolint:errcheck // 0 is no shard's
-	fmt.Sscan(row["generation"], &generation) //nolint:errcheck // likewise
 	w := l.Write("transaction", 4, l.Members[0].Addr)
 	defer w.End()
 	since := time.Now()

@@ -106,7 +106,9 @@ func TestPeers(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it was closed after %s", took)
 	}
-	said := func() (bool, error) { return len(l.Members[0].Lines(began.Add(-time.Second), "cancel request could not be passed on")) == 1, nil }
+	said := func() (bool, error) {
+		return len(l.Members[0].Lines(began.Add(-time.Second), "cancel request could not be passed on")) == 1, nil
+	}
 	if err := poll(patience, said); err != nil {
 		t.Errorf("the log does not say so: %v", err)
 	}
