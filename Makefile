@@ -11,7 +11,8 @@ FUZZTIME ?= 10s
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # go test runs this many packages at once; each may start PostgreSQL servers of its own.
-TESTFLAGS ?= -timeout 8m
+# One package at a time: most start servers and measure times.
+TESTFLAGS ?= -timeout 8m -p 1
 
 # For make sim: how many histories, and the seed of the first.
 HISTORIES ?= 10000

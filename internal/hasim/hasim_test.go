@@ -57,18 +57,25 @@ func TestHistories(t *testing.T) {
 }
 
 // The same seed gives the same history, to the nanosecond: what failed once can be looked at. Two goroutines outside of the
-// loops that are woken at one instant run in an order of the runtime's; now and then that makes a difference, and a replay
-// has to be repeated.
+// loops that are woken at one instant run in an order of the runtime's; now and then that makes a difference further on,
+// and a replay has to be repeated. A seed that did not count would make one in the first lines.
 func TestSameSeedSameHistory(t *testing.T) {
 	for seed := range uint64(6) {
-		first := history(t, seed)
-		again := func() bool { return slices.Equal(first, history(t, seed)) }
-		if !again() && !again() && !again() {
-			t.Errorf("seed %d: four histories, none like the first", seed)
+		first, alike := history(t, seed), 0
+		for range 3 {
+			if alike = max(alike, prefix(first, history(t, seed))); alike == len(first) {
+				break
+			}
+		}
+		if alike < min(len(first), 200) {
+			t.Errorf("seed %d: four histories, and the first is like the others for %d lines of %d", seed, alike, len(first))
 		}
 		if len(first) < 100 {
 			t.Errorf("seed %d: a trace of %d lines", seed, len(first))
 		}
+	}
+	if one, other := history(t, 1), history(t, 2); prefix(one, other) >= 200 {
+		t.Error("another seed gives the same history")
 	}
 }
 
@@ -77,6 +84,15 @@ func history(t *testing.T, seed uint64) []string {
 	trace := play(t, seed, true).trace
 	slices.Sort(trace)
 	return trace
+}
+
+// prefix is how many lines two traces have in common at their beginning.
+func prefix(a, b []string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // result is what came of a history.
