@@ -14,22 +14,31 @@ import (
 	soakraw "fencepost/soak/raw"
 )
 
-// What a fleet that lives goes through, one thing after the other.
-func TestFleet(t *testing.T) {
+type fleetStep struct {
+	name string
+	run  func(*testing.T, *fleet.Lab)
+}
+
+// fleetSteps has one fleet go through one thing after the other.
+func fleetSteps(t *testing.T, steps ...fleetStep) {
 	t.Parallel()
 	l := startFleet(t, fleet.Config{})
-	steps := []struct {
-		name string
-		run  func(*testing.T, *fleet.Lab)
-	}{
-		{"cancels", fleetCancels}, {"evidence", fleetEvidence}, {"forget", fleetForget}, {"lies", fleetLies}, {"switchover", fleetSwitchover},
-		{"restart", fleetRestart}, {"crash", fleetCrash}, {"partition", fleetPartition}, {"rolling", fleetRolling},
-	}
 	for _, s := range steps {
 		if !t.Run(s.name, func(t *testing.T) { s.run(t, l) }) {
 			return // the rest would fail for the same reason
 		}
 	}
+}
+
+// What a fleet that is whole does for its clients.
+func TestFleet(t *testing.T) {
+	fleetSteps(t, fleetStep{"cancels", fleetCancels}, fleetStep{"evidence", fleetEvidence}, fleetStep{"forget", fleetForget}, fleetStep{"lies", fleetLies},
+		fleetStep{"switchover", fleetSwitchover}, fleetStep{"rolling", fleetRolling})
+}
+
+// Members that go, come back and cannot hear each other.
+func TestFleetMembersGo(t *testing.T) {
+	fleetSteps(t, fleetStep{"restart", fleetRestart}, fleetStep{"crash", fleetCrash}, fleetStep{"partition", fleetPartition})
 }
 
 func fleetCancels(t *testing.T, l *fleet.Lab) {
@@ -252,7 +261,7 @@ func fleetCrash(t *testing.T, l *fleet.Lab) {
 }
 
 func fleetPartition(t *testing.T, l *fleet.Lab) {
-	r, err := l.Partition(t.Context(), 3*time.Second)
+	r, err := l.Partition(t.Context(), 6*time.Second)
 	t.Log(r)
 	if err != nil {
 		t.Fatal(err)

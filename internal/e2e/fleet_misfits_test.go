@@ -71,7 +71,8 @@ func TestFleetMisfits(t *testing.T) {
 		t.Error(err)
 	}
 	for _, what := range []string{"named m1", "peer_id 3"} {
-		if n := len(first.Lines(time.Time{}, what)); n != 1 {
+		n := 0
+		if err := poll(patience, func() (bool, error) { n = len(first.Lines(time.Time{}, what)); return n > 0, nil }); err != nil || n != 1 {
 			t.Errorf("the log has %d lines about %q, want one", n, what)
 		}
 	}

@@ -56,11 +56,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	r := &Report{}
 	for _, part := range []func(context.Context, Options) error{r.alone, r.together} {
 		if err := part(ctx, o); err != nil {
-			return r, err
+			r.unfinished = append(r.unfinished, err.Error())
 		}
 	}
 	r.table(o.Out)
-	return r, nil
+	return r, ctx.Err()
 }
 
 // attempt says what becomes of one thing. Its failure is a problem of the report, not the end of it.

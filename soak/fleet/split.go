@@ -35,6 +35,9 @@ type SplitResult struct {
 
 const seenLimit = 500 * time.Millisecond
 
+// noPrimary is the SQLSTATE for a write without a primary.
+const noPrimary = "57P03"
+
 // String is a line of figures.
 func (r SplitResult) String() string {
 	how := "cut off"
@@ -165,7 +168,7 @@ func (r *SplitResult) count(w *Writers, old *Server) {
 	}
 	for _, f := range w.Failures() {
 		r.Codes[f.Code]++
-		if f.Code == "57P03" || r.Says == "" {
+		if r.Says == "" && f.Code == noPrimary {
 			r.Says = f.Code + " " + f.Text
 		}
 	}

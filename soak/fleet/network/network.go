@@ -16,8 +16,8 @@
 // from where it goes.
 //
 // Between those who are cut off nothing passes: datagrams are lost, bytes and the ends of connections wait until Heal, as TCP
-// would see to by sending again. A new connection is taken and stays silent: that of a host which is frozen, where a real
-// network would leave the connect itself without an answer.
+// would see to by sending again. A new connection is taken and stays silent, as that of a host which is frozen, where a real
+// network would leave the connect itself without an answer; one to a member ends with the cut.
 package network
 
 import (

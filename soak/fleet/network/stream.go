@@ -46,8 +46,11 @@ func (n *Network) carry(client net.Conn, p *port) {
 		return
 	}
 	from := n.owner(client)
+	cut := n.gateOf(from, p.name) != nil
 	switch {
 	case from == "", from == orphan && n.cutOff(p.name), !n.passes(from, p.name):
+		return
+	case cut && p.udp != nil: // or a fleet would be whole sooner than on a real network
 		return
 	}
 	server, err := net.DialTimeout("tcp4", p.target, dialLimit)
