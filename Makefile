@@ -10,8 +10,7 @@ GO = $(eval GO := $$(shell scripts/go.sh))$(if $(GO),$(GO),$(error no Go toolcha
 FUZZTIME ?= 10s
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# go test runs this many packages at once; each may start PostgreSQL servers of its own.
-# One package at a time: most start servers and measure times.
+# One package at a time: many start PostgreSQL servers and measure times.
 TESTFLAGS ?= -timeout 8m -p 1
 
 # For make sim: how many histories, and the seed of the first.
