@@ -222,7 +222,11 @@ func (f *fleet) heardRecords(ctx actor.Context, now, at time.Time, message []byt
 func (f *fleet) ownRecord(now time.Time, r evidence.Record) {
 	var own evidence.Record
 	var known bool
-	f.store.locked(func(t *evidence.Table) { own, known = t.Get(r.Key) })
+	var generation uint64
+	f.store.locked(func(t *evidence.Table) { own, known = t.Get(r.Key); generation = t.GenerationOf(r.Shard) })
+	if !known && r.Seq <= f.store.seq && (r.Kind == evidence.Seen || r.Floor.Generation < generation) {
+		return // what this process said itself, before FORGET or so long ago that it has dropped it
+	}
 	if r.Kind == evidence.Generation || r.Seq < own.Seq || known && r.Seq == own.Seq && r.Observation == own.Observation && r.Floor == own.Floor {
 		return
 	}
