@@ -153,7 +153,11 @@ func (f *fleet) post(to *member, l *letter) bool {
 		f.journal.note(zerolog.ErrorLevel, "a message to a member cannot be written", err.Error())
 		return false
 	}
-	return f.link.write(to.node, to.Boot, l.request, b)
+	own := l.request // which waits for this letter
+	if l.kind == answerLetter {
+		own = 0 // it is a number of the member that asked
+	}
+	return f.link.write(to.node, to.Boot, own, b)
 }
 
 // farewells are goodbyes, so that others know this member did not die.

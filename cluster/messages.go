@@ -172,7 +172,7 @@ type (
 	tick        struct{ generation uint64 }
 	undelivered struct { // a letter that could not be written
 		to      evidence.Boot
-		request uint64
+		request uint64 // that waits for it; 0: none
 		err     error
 	}
 	closed struct{}

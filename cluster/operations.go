@@ -96,13 +96,13 @@ func (f *fleet) operate(ctx actor.Context, now time.Time, msg *Operate) {
 	id := f.requestID
 	r := &request{waits: make(map[evidence.Boot]*Answer), deadline: now.Add(timeout), reply: msg.Reply}
 	f.requests[id] = r
-	for _, m := range f.roster.sorted() {
-		if m.state != Alive {
-			continue
-		}
+	asked := slices.DeleteFunc(f.roster.sorted(), func(m *member) bool { return m.state != Alive })
+	for _, m := range asked { // before anybody can answer
 		a := &Answer{Member: m.Member, Boot: m.Boot, Address: m.node.addr.String()}
 		r.answers = append(r.answers, a)
 		r.waits[m.Boot] = a
+	}
+	for _, m := range asked {
 		switch l := (&letter{kind: requestLetter, request: id, left: timeout, verb: msg.Verb, args: msg.Args}); {
 		case m.self:
 			f.serve(ctx, now, m, l)
