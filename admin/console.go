@@ -172,6 +172,11 @@ func (x *execution) flush() {
 	x.sent, x.out = x.sent+len(x.out), nil
 }
 
+// notice adds one to the answer.
+func (x *execution) notice(text string) {
+	x.out = wire.AppendNotice(x.out, &pgerr.Error{Code: pgerr.SuccessfulCompletion, Message: text})
+}
+
 // gone reports whether nobody waits for the answer any more.
 func (x *execution) gone() bool {
 	if x.cmd.From == nil {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"fencepost/pgerr"
-	"fencepost/wire"
 )
 
 // What drivers ask and set on their own when they connect. The console has no session state: a SET of these is taken
@@ -88,7 +87,7 @@ func set(x *execution, s statement) error {
 }
 
 func ignoredSet(x *execution) error {
-	x.out = wire.AppendNotice(x.out, &pgerr.Error{Code: pgerr.SuccessfulCompletion, Message: "SET ignored"})
+	x.notice("SET ignored")
 	return x.done("SET")
 }
 

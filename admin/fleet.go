@@ -12,7 +12,6 @@ import (
 	"fencepost/actors/shard"
 	"fencepost/cluster"
 	"fencepost/pgerr"
-	"fencepost/wire"
 )
 
 // What consoles ask of each other over the fleet. An order is the random name that its withdrawal goes by.
@@ -110,10 +109,6 @@ func (x *execution) fleetWide(s statement) error {
 	}
 	x.out = t.encode(x.out, verb)
 	return nil
-}
-
-func (x *execution) notice(text string) {
-	x.out = wire.AppendNotice(x.out, &pgerr.Error{Code: pgerr.SuccessfulCompletion, Message: text})
 }
 
 // inLines tells what each member answered, in the detail of an error.
@@ -269,9 +264,7 @@ func (c *Console) release(name, order string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.withdraw(order)
-	for _, r := range c.ops.Shards() {
-		if r.Name == name {
-			c.ops.System().Root.Send(r.PID, &shard.Release{ID: order})
-		}
+	if ref, ok := c.shardRef(name); ok {
+		c.ops.System().Root.Send(ref.PID, &shard.Release{ID: order})
 	}
 }

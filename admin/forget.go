@@ -8,7 +8,6 @@ import (
 
 	"fencepost/actors/shard"
 	"fencepost/pgerr"
-	"fencepost/wire"
 )
 
 // forget is FORGET shard: the system identifier and the floor are cleared, and what the hosts say from then on counts
@@ -27,11 +26,11 @@ func forget(x *execution, s statement) error {
 
 // shard finds the shard that a command names.
 func (x *execution) shard(s statement, name string) (ShardRef, error) {
+	if ref, ok := x.c.shardRef(name); ok {
+		return ref, nil
+	}
 	var names []string
 	for _, r := range x.ops.Shards() {
-		if r.Name == name {
-			return r, nil
-		}
 		names = append(names, r.Name)
 	}
 	err := pgerr.ConsoleError("no such shard: " + name)
@@ -58,8 +57,7 @@ func (x *execution) forget(ref ShardRef) error {
 	if !ok {
 		return x.silence(ref)
 	}
-	x.out = wire.AppendNotice(x.out, &pgerr.Error{Code: pgerr.SuccessfulCompletion,
-		Message: fmt.Sprintf("shard %s forgot its system identifier and its floor; its generation is %d", ref.Name, generation)})
+	x.notice(fmt.Sprintf("shard %s forgot its system identifier and its floor; its generation is %d", ref.Name, generation))
 	return x.done("FORGET")
 }
 

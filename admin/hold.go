@@ -92,15 +92,6 @@ func (c *Console) holdShard(ctx context.Context, args []string) (*holding, error
 	return h, nil
 }
 
-func (c *Console) shardRef(name string) (ShardRef, bool) {
-	for _, r := range c.ops.Shards() {
-		if r.Name == name {
-			return r, true
-		}
-	}
-	return ShardRef{}, false
-}
-
 // holdNow gives the order to the shard's actor, unless it was withdrawn, and waits for the answer.
 func (c *Console) holdNow(ctx context.Context, ref ShardRef, order string, d time.Duration) (shard.HoldState, error) {
 	reply := make(chan shard.HoldState, 1)

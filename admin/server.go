@@ -200,7 +200,8 @@ func stuck(ops Operations, now time.Time) string {
 	return strings.Join(reasons, "\n")
 }
 
-// readyz answers 200 while clients are taken and the process was not ordered to end, also while a shard has no primary: standbys serve and writes wait.
+// readyz answers 200 while clients are taken and the process was not ordered to end, also while a shard has no primary:
+// standbys serve and writes wait.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.ops.Draining() {
 		plain(w, http.StatusServiceUnavailable, "draining\n")

@@ -15,6 +15,16 @@ type ShardRef struct {
 	PID  *actor.PID
 }
 
+// shardRef finds a shard by its name.
+func (c *Console) shardRef(name string) (ShardRef, bool) {
+	for _, r := range c.ops.Shards() {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	return ShardRef{}, false
+}
+
 // described is a shard's description; row is nil if its actor did not answer in time.
 type described struct {
 	name string

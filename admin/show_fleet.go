@@ -80,7 +80,6 @@ func fleetProblems(d *cluster.Description) (problems []string) {
 		problems = append(problems, fmt.Sprintf("%d members are alive, fleet_size is %d", d.Alive, d.Size))
 	}
 	for _, p := range d.Problems[:min(len(d.Problems), maxProblems)] { // the latest one is first
-
 		text := p.What
 		if p.Detail != "" {
 			text += " (" + p.Detail + ")"

@@ -8,9 +8,7 @@ import (
 
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/election"
-	"fencepost/pgerr"
 	"fencepost/role"
-	"fencepost/wire"
 )
 
 // noAnswer stands in the row of a shard whose actor did not answer in time, under reason or note; all else is NULL.
@@ -142,7 +140,7 @@ func showShards(x *execution) (*table, error) {
 	question := askShards(x.ops, x.ops.Shards()...)
 	rows, err := lanes(ctx, x.ops)
 	if err != nil { // shards are worth showing all the same
-		x.out = wire.AppendNotice(x.out, &pgerr.Error{Code: pgerr.SuccessfulCompletion, Message: "waiting is not known: " + err.Error()})
+		x.notice("waiting is not known: " + err.Error())
 	}
 	waiting := map[string]int{}
 	for i := range rows {

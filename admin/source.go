@@ -20,11 +20,7 @@ func source(ops Operations) metrics.Source {
 		f = append(f, loopFamilies(ops.Loops())...)
 		shards, fleet := askShards(ops, ops.Shards()...), askFleet(ops)
 		rows, err := lanes(ctx, ops)
-		answered := 1.0
-		if err != nil {
-			answered = 0
-		}
-		f = append(f, metrics.Family{Name: "loops_answered", Type: metrics.Gauge, Samples: single(answered),
+		f = append(f, metrics.Family{Name: "loops_answered", Type: metrics.Gauge, Samples: single(truth(err == nil)),
 			Help: "Whether every event loop answered this scrape in time: 1, or 0 if pools are missing from it."})
 		f = append(f, poolFamilies(pools(rows))...)
 		f = append(f, shardFamilies(shards.answers(ctx))...)
@@ -37,10 +33,6 @@ func single(v float64, labels ...string) []metrics.Sample {
 }
 
 func processFamilies(ops Operations) []metrics.Family {
-	draining := 0.0
-	if ops.Draining() {
-		draining = 1
-	}
 	return []metrics.Family{
 		{Name: "build_info", Type: metrics.Gauge, Labels: []string{"version", "goversion"},
 			Samples: single(1, ops.Version(), runtime.Version()), Help: "Always 1; the labels say what runs."},
@@ -49,7 +41,8 @@ func processFamilies(ops Operations) []metrics.Family {
 			Help: "Client connections, those that log in and console sessions included."},
 		{Name: "max_client_conn", Type: metrics.Gauge, Samples: single(float64(ops.Config().Fencepost.MaxClientConn)),
 			Help: "Client connections that are allowed."},
-		{Name: "draining", Type: metrics.Gauge, Samples: single(draining), Help: "Whether the process was ordered to end. New clients are refused, or will be after drain_grace."},
+		{Name: "draining", Type: metrics.Gauge, Samples: single(truth(ops.Draining())),
+			Help: "Whether the process was ordered to end. New clients are refused, or will be after drain_grace."},
 	}
 }
 

@@ -104,13 +104,14 @@ func (w *switching) run(deadline time.Time) ([]cluster.Answer, error) {
 		if !w.ready {
 			beat = firstBeats
 		}
-		if next := began.Add(beat); next.After(deadline) {
+		next := began.Add(beat)
+		if next.After(deadline) {
 			return nil, w.late(answers)
 		}
 		select {
 		case <-w.x.ctx.Done():
 			return nil, context.Cause(w.x.ctx)
-		case <-time.After(time.Until(began.Add(beat))):
+		case <-time.After(time.Until(next)):
 		}
 		if w.x.gone() {
 			return nil, errClientGone

@@ -17,7 +17,7 @@ type table struct {
 
 var oids = map[byte]uint32{'s': wire.OIDText, 'i': wire.OIDInt4, 'q': wire.OIDInt8, 'N': wire.OIDNumeric}
 
-// row adds a row; values are as the columns say: string, *string (nil is NULL), bool (0 or 1) or any integer.
+// row adds a row; values are as the columns say: string, null, bool (0 or 1) or any integer.
 func (t *table) row(values ...any) {
 	if len(values) != len(t.names) {
 		panic(fmt.Sprintf("admin: %d values for %d columns", len(values), len(t.names)))

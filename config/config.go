@@ -1,8 +1,8 @@
 // Package config reads Fencepost's settings file (fencepost.toml) and answers what holds for a database and a user.
 //
-// The settings are the fields of Fencepost, Shard, Database and User. A field's comment and tags are the single source of
-// its meaning, key, unit, default, range and reloadability: decoding, validation, SHOW CONFIG (Rows), reload (Changes,
-// Reloaded) and the commented example file (Example) are all derived from them.
+// The settings are the fields of Fencepost, Shard, Database, User, Fleet and Peer. A field's comment and tags are the
+// single source of its meaning, key, unit, default, range and reloadability: decoding, validation, SHOW CONFIG (Rows),
+// reload (Changes, Reloaded) and the commented example file (Example) are all derived from them.
 //
 // Tags: key (the TOML key), default (as it would be written, without quotes; absent: inherited or none), min and max
 // (inclusive, in the field's type), unit (where the type does not say it), reload ("yes", or "restart" when only a new

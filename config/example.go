@@ -60,33 +60,16 @@ func Example() string {
 	paragraph(&b, "\n", "Several Fencepost processes that know what each other knows about the hosts, and pass cancels on. Without this "+
 		"section a process is on its own.")
 	b.WriteString("#[fleet]\n")
-	exampleOptional(&b, "fleet", fleetSettings, reflect.TypeFor[Fleet]())
+	exampleSection(&b, "fleet", fleetSettings, reflect.TypeFor[Fleet]())
 
 	paragraph(&b, "\n", "Another process that cancels are passed on to, named by its peer_id. A fleet needs none of these.")
 	b.WriteString("#[peers.2]\n")
-	exampleOptional(&b, "peers", peerSettings, reflect.TypeFor[Peer]())
+	exampleSection(&b, "peers", peerSettings, reflect.TypeFor[Peer]())
 	return b.String()
 }
 
-// exampleOptional writes the keys of a section that is commented out as a whole.
-func exampleOptional(b *strings.Builder, section string, settings []setting, of reflect.Type) {
-	all := slices.Clone(settings)
-	for i := range all {
-		if all[i].hasDefault {
-			all[i].example = all[i].def
-		}
-	}
-	into := reflect.New(of).Elem()
-	for _, s := range all {
-		field := into.Field(s.index)
-		if rule := setText(field, s, s.example); rule != "" {
-			panic("config: example of " + s.key + " " + rule)
-		}
-		exampleKey(b, section, s, field, true)
-	}
-}
-
-// exampleSection writes the keys of a section; of those without a default only the ones in active are not commented out.
+// exampleSection writes the keys of a section. Those in active and those with a default are settings, the others are
+// commented out; with none in active the section is commented out as a whole, and so are all.
 func exampleSection(b *strings.Builder, section string, settings []setting, of reflect.Type, active ...string) {
 	into := reflect.New(of).Elem()
 	for _, s := range settings {
@@ -101,7 +84,7 @@ func exampleSection(b *strings.Builder, section string, settings []setting, of r
 		if s.group != "" {
 			fmt.Fprintf(b, "\n# --- %s ---\n", s.group)
 		}
-		exampleKey(b, section, s, field, !s.hasDefault && !slices.Contains(active, s.key))
+		exampleKey(b, section, s, field, len(active) == 0 || !s.hasDefault && !slices.Contains(active, s.key))
 	}
 }
 

@@ -107,12 +107,7 @@ func (r *reader) validatePlace(c *Config, db *Database, at func(string) []string
 	case !shard:
 		r.problem(`must be there: the name of a [shards.NAME] section, or hosts instead`, nil, at("shard")...)
 	case r.sound(at("shard")...) && !r.has("shards", db.Shard):
-		var written []string
-		for _, name := range sortedKeys(c.Shards) {
-			if shardName.MatchString(name) { // not those made of hosts
-				written = append(written, name)
-			}
-		}
+		written := sortedKeys(writtenShards(c))
 		r.problem("must be the name of a [shards.NAME] section"+didYouMean(db.Shard, written), db.Shard, at("shard")...)
 	}
 }
