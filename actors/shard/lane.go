@@ -251,7 +251,7 @@ func (l *Lane) stop() {
 				refuse(m.fence.co)
 			}
 			if m.connected && !m.losing { // nothing more is heard of it
-				l.tellAbout(m.shard, &HostLost{Host: br.host, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
+				l.tellAbout(m.shard, &HostLost{Host: br.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
 			}
 		})
 	})

@@ -39,7 +39,7 @@ func (l *Lane) opened(m *backend.Opened) {
 	br, now := mem.br, l.loop.Now()
 	mem.known()
 	mem.connected = true
-	told := &Connected{Host: br.host, At: now}
+	told := &Connected{Host: br.host, Backend: m.Backend.ID, At: now}
 	if p := m.Backend.Proof(); p != nil {
 		o := p.Observation(role.Host(br.host), role.Fence, p.Asked, p.Answered)
 		told.Observation = &o

@@ -6,37 +6,40 @@ import (
 	"fencepost/actors/backend"
 )
 
-// owed counts, by shard, host and cause, the doubts that backends of a lane have raised and whose message the lane has not
+// owed counts, by shard, backend and cause, the doubts that backends of a lane have raised and whose message the lane has not
 // passed on yet. A doubt without its message would last for ever: a lane that ends before the message has come passes the
 // word on at its end.
 type owed map[creditor]int
 
 type creditor struct {
-	shard *Shard
-	host  string
-	lost  bool // else it was a hint
+	shard   *Shard
+	host    string
+	backend uint64
+	lost    bool // else it was a hint
 }
 
 // raiser and hinter are what a backend calls in the moment it sees a loss, or a hint. Both run on the lane's loop.
 func (l *Lane) raiser(m *member) func(time.Time) {
-	raise, to := m.shard.lostOn(m.br.host), creditor{m.shard, m.br.host, true}
+	raise := m.shard.lostOn(m.br.host)
 	return func(at time.Time) {
 		raise(at)
 		m.losing = true
-		l.owed[to]++
+		l.owed[m.creditor(true)]++
 	}
 }
 
 func (l *Lane) hinter(m *member) func(time.Time) bool {
-	raise, to := m.shard.hintOn(m.br.host), creditor{m.shard, m.br.host, false}
+	raise := m.shard.hintOn(m.br.host)
 	return func(at time.Time) bool {
 		raised := raise(at)
 		if raised {
-			l.owed[to]++
+			l.owed[m.creditor(false)]++
 		}
 		return raised
 	}
 }
+
+func (m *member) creditor(lost bool) creditor { return creditor{m.shard, m.br.host, m.b.ID, lost} }
 
 // paid says that the message of a doubt has come, which is now passed on.
 func (l *Lane) paid(to creditor) {
@@ -50,7 +53,7 @@ func (l *Lane) settleOwed() {
 	for to, n := range l.owed {
 		for ; n > 0; n-- {
 			if now := l.loop.Now(); to.lost {
-				l.tellAbout(to.shard, &HostLost{Host: to.host, Doubts: true, At: now})
+				l.tellAbout(to.shard, &HostLost{Host: to.host, Backend: to.backend, Doubts: true, At: now})
 			} else {
 				l.tellAbout(to.shard, &Hinted{Host: to.host, Doubts: true, At: now})
 			}
@@ -81,13 +84,13 @@ func (l *Lane) tellLost(m *backend.Lost) {
 	}
 	host, now := m.Backend.Host(), l.loop.Now()
 	if m.Doubts {
-		l.paid(creditor{mem.shard, host, true})
+		l.paid(mem.creditor(true))
 	}
 	if !mem.connected { // the shard does not know that it was there
 		l.tellAbout(mem.shard, &ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
 		return
 	}
-	l.tellAbout(mem.shard, &HostLost{Host: host, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
+	l.tellAbout(mem.shard, &HostLost{Host: host, Backend: m.Backend.ID, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
 }
 
 func (l *Lane) hinted(m *backend.Hinted) {
@@ -95,6 +98,6 @@ func (l *Lane) hinted(m *backend.Hinted) {
 	if mem == nil {
 		return
 	}
-	l.paid(creditor{mem.shard, m.Backend.Host(), false})
+	l.paid(mem.creditor(false))
 	l.tellAbout(mem.shard, &Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
 }

@@ -270,7 +270,7 @@ func (l *Lane) recount(to *actor.PID) {
 	l.each(func(br *branch) {
 		br.members(func(m *member) {
 			if m.connected && m.shard == l.spec.Shard {
-				l.root.Send(to, &Connected{Host: br.host, At: l.loop.Now()})
+				l.root.Send(to, &Connected{Host: br.host, Backend: m.b.ID, At: l.loop.Now()})
 			}
 		})
 	})

@@ -123,11 +123,13 @@ type Superseded struct {
 }
 
 // Messages from a lane to its shard's actor. Doubts: the sender has called Shard.RaiseDoubt before, and the actor calls
-// Settle when it has taken the message in. At is when it happened.
+// Settle when it has taken the message in. At is when it happened. Backend is its ID: whoever was restarted may tell, or be
+// told, of a connection once more.
 type (
 	// Connected says that a backend is logged in, and what it said of itself, if it was asked.
 	Connected struct {
 		Host        string
+		Backend     uint64
 		Observation *role.Observation // Source Fence: it was asked on a backend; nil: it was not
 		At          time.Time
 	}
@@ -136,6 +138,7 @@ type (
 	// HostLost reports a lost connection.
 	HostLost struct {
 		Host       string
+		Backend    uint64
 		Code       string // SQLSTATE of the server's last words
 		Expected   bool   // we closed it
 		Doubts     bool
