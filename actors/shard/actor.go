@@ -83,8 +83,8 @@ type decider struct {
 	hosts   map[role.Host]*watched
 	names   *actor.PID // nil: no host has a name
 	nameErr map[string]error
-	conns   map[role.Host]int // backends that are counted
-	proved  health.Proven     // as told to health last
+	conns   map[role.Host]map[uint64]bool // backends that are counted, by ID; see Connected
+	proved  health.Proven                 // as told to health last
 
 	doubtSince time.Time
 	conflict   bool // several servers are writable on one timeline
@@ -102,7 +102,7 @@ type decider struct {
 
 func newDecider(c *ActorConfig, mem *memory) *decider {
 	return &decider{cfg: c, mem: mem, log: c.Log.With().Str("shard", c.Shard.Name).Logger(),
-		hosts: map[role.Host]*watched{}, nameErr: map[string]error{}, conns: map[role.Host]int{}}
+		hosts: map[role.Host]*watched{}, nameErr: map[string]error{}, conns: map[role.Host]map[uint64]bool{}}
 }
 
 // shardTick is the timer's message; one of an earlier setting is stale.

@@ -44,7 +44,7 @@ type place struct {
 	mu       sync.Mutex // guards what follows
 	monitors []*fakeMonitor
 	told     []*shard.ViewChanged
-	conns    map[string]int // the lane's, for a recount
+	conns    map[string][]uint64 // the lane's, for a recount
 }
 
 // fakeMonitor is a monitor that only keeps what it is told.
@@ -126,7 +126,7 @@ func inPlace(t *testing.T, s shard.Settings, f func(p *place)) {
 }
 
 func newPlace(t *testing.T, s shard.Settings) *place {
-	p := &place{t: t, settings: s, shard: shard.NewShard("main"), log: &logBook{}, zone: &zone{answers: map[string][]string{}}, conns: map[string]int{}}
+	p := &place{t: t, settings: s, shard: shard.NewShard("main"), log: &logBook{}, zone: &zone{answers: map[string][]string{}}, conns: map[string][]uint64{}}
 	p.cfg = shard.ActorConfig{Shard: p.shard, Settings: s, Observer: "boot", Log: zerolog.New(p.log), Resolver: p.zone, Monitor: p.monitorProps,
 		Lanes: func() []*actor.PID { return []*actor.PID{p.lane} }}
 	return p
@@ -179,9 +179,9 @@ func (p *place) laneReceive(ctx actor.Context) {
 	defer p.mu.Unlock()
 	p.told = append(p.told, m)
 	if m.Recount != nil {
-		for host, n := range p.conns {
-			for range n {
-				ctx.Send(m.Recount, &shard.Connected{Host: host, At: time.Now()})
+		for host, ids := range p.conns {
+			for _, id := range ids {
+				ctx.Send(m.Recount, &shard.Connected{Host: host, Backend: id, At: time.Now()})
 			}
 		}
 	}

@@ -193,11 +193,11 @@ func TestShardExplanationIsRefreshed(t *testing.T) {
 func TestShardGivenUp(t *testing.T) {
 	inPlace(t, settings(hostA), func(p *place) {
 		p.healthy()
-		p.send(&shard.Connected{Host: hostA, At: time.Now()}, &shard.Connected{Host: hostA, At: time.Now()})
+		p.send(&shard.Connected{Host: hostA, Backend: 1, At: time.Now()}, &shard.Connected{Host: hostA, Backend: 2, At: time.Now()})
 		now := time.Now()
 		p.send(&monitor.Lost{Host: hostA, Kind: monitor.Silent, At: now}, &monitor.State{Host: hostA, Kind: monitor.Connecting},
 			&monitor.Failed{Host: hostA, Kind: monitor.Unreachable, Asked: now, At: now}, &monitor.State{Host: hostA, Kind: monitor.Unreachable},
-			&shard.HostLost{Host: hostA, At: now})
+			&shard.HostLost{Host: hostA, Backend: 1, At: now})
 		p.pass(29 * time.Second)
 		p.wantState(health.Unhealthy)
 		p.probes(hostA)

@@ -303,9 +303,9 @@ func TestShardEvidenceExpires(t *testing.T) {
 func TestShardRestart(t *testing.T) {
 	inPlace(t, settings(hostA, hostB), func(p *place) {
 		p.healthy()
-		p.conns[hostA] = 3
-		for range 3 {
-			p.send(&shard.Connected{Host: hostA, At: time.Now()})
+		p.conns[hostA] = []uint64{1, 2, 3}
+		for _, id := range p.conns[hostA] {
+			p.send(&shard.Connected{Host: hostA, Backend: id, At: time.Now()})
 		}
 		if r := p.row(); r.Connections != 4 {
 			t.Errorf("%d connections", r.Connections)
@@ -334,8 +334,8 @@ func TestShardRestart(t *testing.T) {
 		p.wantDoubt(false)
 		p.wantState(health.Healthy)
 
-		for range 5 { // more than it knows of
-			p.send(&shard.HostLost{Host: hostA, Expected: true, At: time.Now()})
+		for id := range uint64(5) { // more than it knows of
+			p.send(&shard.HostLost{Host: hostA, Backend: id, Expected: true, At: time.Now()})
 		}
 		if r := p.row(); r.Connections != 1 {
 			t.Errorf("%d connections", r.Connections)
@@ -371,6 +371,42 @@ func TestShardRestart(t *testing.T) {
 		if n := len(p.log.with("shard: monitor ended")); n != 0 {
 			t.Errorf("%d monitors were missed that ended with the actor", n)
 		}
+	})
+}
+
+// A connection counts once, whatever an actor that fails is told twice, and one that ends without having been counted takes
+// no other one's place.
+func TestShardCountsConnectionsOnce(t *testing.T) {
+	inPlace(t, settings(hostA, hostB), func(p *place) {
+		p.healthy()
+		connected := func(id uint64) any { return &shard.Connected{Host: hostA, Backend: id, At: time.Now()} }
+		lost := func(id uint64) any {
+			return &shard.HostLost{Host: hostA, Backend: id, Expected: true, At: time.Now()}
+		}
+		want := func(backends int) {
+			t.Helper()
+			if r := p.row(); r.Connections != backends+1 {
+				t.Errorf("%d connections, with the monitor's, to %d backends", r.Connections, backends)
+			}
+		}
+		p.send(connected(1), connected(2))
+		want(2)
+		p.conns[hostA] = []uint64{1, 2, 3}
+		for _, m := range []any{crash{}, connected(3)} { // it is in the mailbox when the actor fails, and among what the lane counts
+			p.system.Root.Send(p.pid, m)
+		}
+		p.beat()
+		want(3)
+		p.conns[hostA] = []uint64{2, 3}
+		p.send(crash{})
+		p.send(lost(1)) // its lane failed before it was asked, and its word comes late
+		p.beat()
+		want(2)
+		p.send(lost(2), lost(2))
+		want(1)
+		p.send(lost(3))
+		want(0)
+		p.wantNoBugs()
 	})
 }
 

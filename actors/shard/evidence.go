@@ -33,8 +33,13 @@ func aboutLogin(code string) bool {
 // connected: a backend is logged in.
 func (a *decider) connected(now time.Time, m *Connected) {
 	h := role.Host(m.Host)
-	a.conns[h]++
-	a.assess(now, health.Connected{Host: h})
+	if a.conns[h] == nil {
+		a.conns[h] = map[uint64]bool{}
+	}
+	if !a.conns[h][m.Backend] {
+		a.conns[h][m.Backend] = true
+		a.assess(now, health.Connected{Host: h})
+	}
 	if m.Observation != nil {
 		a.observed(now, *m.Observation)
 	} else {
@@ -56,17 +61,17 @@ func (a *decider) observed(now time.Time, o role.Observation) {
 func (a *decider) hostLost(now time.Time, m *HostLost) {
 	h, expected := role.Host(m.Host), m.Expected || endsAsTold(m.Code)
 	a.elect(now, m.At, election.Lost{Host: h, Expected: expected, At: m.At})
-	switch counted := a.conns[h] > 0; {
+	switch counted := a.conns[h][m.Backend]; {
 	case counted:
-		a.conns[h]--
+		delete(a.conns[h], m.Backend)
 		a.assess(now, health.Disconnected{Host: h, Expected: expected, Code: m.Code, Opened: m.Opened, At: m.At})
-	case !expected: // one that was not counted: the lanes have not been asked yet, after a restart
+	case !expected: // one that was not counted, because the actor or the lane was restarted
 		a.assess(now, health.ConnectFailed{Host: h, At: m.At})
 		if announcesEnd(m.Code) {
 			a.assess(now, health.ShutdownNotice{Host: h, Code: m.Code})
 		}
 	}
-	if a.conns[h] == 0 {
+	if len(a.conns[h]) == 0 {
 		delete(a.conns, h)
 		if !a.has(h) {
 			a.assess(now, health.HostGone{Host: h})

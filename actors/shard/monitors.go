@@ -41,7 +41,7 @@ func (a *decider) attend(now time.Time) {
 		if !a.has(h) {
 			a.leave(now, h, w)
 			delete(a.hosts, h)
-			if a.conns[h] == 0 {
+			if len(a.conns[h]) == 0 {
 				a.assess(now, health.HostGone{Host: h})
 			}
 		}

@@ -295,12 +295,8 @@ func (w *world) stop() {
 	pass(2 * time.Second) // the runtime's throttle of dead letters
 }
 
-// counted looks whether the shard knows how many connections there are. When its actor and a lane are restarted at once it
-// may be told of the end of one that it has not counted again.
+// counted looks whether the shard knows how many connections there are.
 func (w *world) counted() {
-	if w.oracle.counts.restarts > 0 && w.laneFailed.Load() {
-		return
-	}
 	want, row := 0, w.describe()
 	w.step(func() {
 		w.oracle.mu.Lock()

@@ -62,10 +62,9 @@ type world struct {
 	took       time.Duration
 	forgotten  bool
 
-	over       atomic.Bool
-	poison     atomic.Pointer[string] // the next log line with this in it panics
-	laneFailed atomic.Bool
-	lossy      atomic.Bool // hints of the actors to each other get lost
+	over   atomic.Bool
+	poison atomic.Pointer[string] // the next log line with this in it panics
+	lossy  atomic.Bool            // hints of the actors to each other get lost
 
 	mu     sync.Mutex // guards what follows, and what servers say of themselves
 	routes map[string]*server
@@ -339,9 +338,6 @@ func (k keepGoing) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chi
 	}
 	name := child.Id[strings.LastIndexByte(child.Id, '/')+1:]
 	if strings.HasPrefix(name, "shard-") || strings.Contains(child.Id, "lanes-") && !strings.HasPrefix(name, "lanes-") {
-		if !strings.HasPrefix(name, "shard-") {
-			k.w.laneFailed.Store(true)
-		}
 		sup.RestartChildren(child)
 		return
 	}
