@@ -157,7 +157,7 @@ func (f *fleet) post(to *member, l *letter) bool {
 	if l.kind == answerLetter {
 		own = 0 // it is a number of the member that asked
 	}
-	return f.link.write(to.node, to.Boot, own, b)
+	return f.link.write(to, own, b)
 }
 
 // farewells are goodbyes, so that others know this member did not die.

@@ -15,11 +15,11 @@ func TestCancelIsWaitedFor(t *testing.T) {
 		proxies := memFleet(t, newMemnet(13), 3, nil)
 		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
 		took := make(chan func(), 8)
-		proxies[1].office.do = func(ctx actor.Context) {
+		proxies[1].office.does(func(ctx actor.Context) {
 			if c, ok := ctx.Message().(*CancelFor); ok {
 				took <- c.Done
 			}
-		}
+		})
 		var done atomic.Int32
 		ask := func(peer uint32) {
 			proxies[0].send(&CancelFor{PeerID: peer, Key: []byte("key"), Done: func() { done.Add(1) }})
@@ -50,6 +50,67 @@ func TestCancelIsWaitedFor(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if done.Load() != 3 {
 			t.Error("never given up")
+		}
+		closeAll(proxies)
+	})
+}
+
+// TestFloodOfCancels: for a member that does not answer, or cannot be reached, no more of them wait than maxCancels; each is
+// over once, and those for other members are not held up.
+func TestFloodOfCancels(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newMemnet(23)
+		proxies := memFleet(t, n, 3, nil)
+		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
+		deal := func(ctx actor.Context) {
+			if c, ok := ctx.Message().(*CancelFor); ok {
+				c.Done()
+			}
+		}
+		proxies[2].office.does(deal)
+		for _, reachable := range []bool{true, false} {
+			if !reachable {
+				n.split(addrs(proxies[:1]), addrs(proxies[1:2]))
+			}
+			const flood = 4 * maxCancels
+			times := make([]atomic.Int32, flood)
+			over := func() (once, more int) {
+				for i := range times {
+					switch times[i].Load() {
+					case 0:
+					case 1:
+						once++
+					default:
+						more++
+					}
+				}
+				return once, more
+			}
+			for i := range times {
+				proxies[0].send(&CancelFor{PeerID: 2, Key: []byte("key"), Done: func() { times[i].Add(1) }})
+			}
+			var other atomic.Bool
+			proxies[0].send(&CancelFor{PeerID: 3, Key: []byte("key"), Done: func() { other.Store(true) }})
+			time.Sleep(100 * time.Millisecond)
+			if once, _ := over(); once != flood-maxCancels {
+				t.Errorf("reachable %v: of %d cancels %d wait", reachable, flood, flood-once)
+			}
+			if !other.Load() {
+				t.Errorf("reachable %v: a cancel for another member is held up", reachable)
+			}
+			time.Sleep(CancelWait + time.Second)
+			if once, more := over(); once != flood || more != 0 {
+				t.Errorf("reachable %v: of %d cancels %d are over, and %d more than once", reachable, flood, once, more)
+			}
+		}
+		n.split()
+		eventually(t, 30*time.Second, "whole again", func() bool { return whole(proxies) })
+		var done atomic.Bool
+		proxies[1].office.does(deal)
+		proxies[0].send(&CancelFor{PeerID: 2, Key: []byte("key"), Done: func() { done.Store(true) }})
+		time.Sleep(time.Second)
+		if !done.Load() {
+			t.Error("after the flood nothing gets through")
 		}
 		closeAll(proxies)
 	})

@@ -108,15 +108,13 @@ func TestTwoMembersOfOneName(t *testing.T) {
 
 // answering makes a proxy's office carry operations out.
 func answering(p *proxy, f func(*Operation) *OperationDone) {
-	p.office.mu.Lock()
-	defer p.office.mu.Unlock()
-	p.office.do = func(ctx actor.Context) {
+	p.office.does(func(ctx actor.Context) {
 		if op, ok := ctx.Message().(*Operation); ok {
 			if done := f(op); done != nil {
 				ctx.Send(op.Reply, done)
 			}
 		}
-	}
+	})
 }
 
 func (p *proxy) operate(verb string, timeout time.Duration, args ...string) []Answer {

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
-
-	"fencepost/cluster/evidence"
 )
 
 // node is where a member is reached.
@@ -42,8 +40,7 @@ type link struct {
 	self  netip.AddrPort
 
 	packets chan packet
-	letters chan struct{} // one token per letter being written
-	waiting atomic.Int64  // letters that wait for a token, or are being written
+	waiting atomic.Int64 // letters that wait for a token, or are being written
 	life    context.Context
 	end     context.CancelFunc
 	work    sync.WaitGroup // the goroutines of this link
@@ -61,13 +58,13 @@ type packet struct {
 // Limits of what waits to be sent.
 const (
 	maxPackets    = 1024
-	lettersAtOnce = 64
+	lettersAtOnce = 32 // to one member: one that cannot be reached holds up nobody else's
 	maxLetters    = 4096
 )
 
 // open starts a memberlist. It blocks no longer than binding takes.
 func open(cfg *Config, s *store, keys *memberlist.Keyring, logs io.Writer, tell func(any)) (*link, error) {
-	l := &link{store: s, began: *s.meta.Load(), tell: tell, packets: make(chan packet, maxPackets), letters: make(chan struct{}, lettersAtOnce)}
+	l := &link{store: s, began: *s.meta.Load(), tell: tell, packets: make(chan packet, maxPackets)}
 	logger := log.New(logs, "", 0)
 	transport, err := cfg.Transport(logger)
 	if err != nil {
@@ -111,20 +108,21 @@ func (l *link) send(p packet) bool {
 }
 
 // write has a letter written to a member, on a stream of its own. What cannot be written is said by undelivered.
-func (l *link) write(to node, boot evidence.Boot, request uint64, message []byte) bool {
+func (l *link) write(to *member, request uint64, message []byte) bool {
 	if l.waiting.Add(1) > maxLetters {
 		l.waiting.Add(-1)
 		return false
 	}
+	boot, node, streams := to.Boot, to.node.memberlist(), to.streams
 	l.work.Go(func() {
 		defer l.waiting.Add(-1)
 		select {
 		case <-l.life.Done():
 			return
-		case l.letters <- struct{}{}:
+		case streams <- struct{}{}:
 		}
-		defer func() { <-l.letters }()
-		if err := l.list.SendReliable(to.memberlist(), message); err != nil {
+		defer func() { <-streams }()
+		if err := l.list.SendReliable(node, message); err != nil {
 			l.tell(&undelivered{to: boot, request: request, err: err})
 		}
 	})

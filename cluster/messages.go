@@ -74,8 +74,8 @@ type (
 		Members    *actor.PID // gets MembersChanged
 	}
 	// CancelFor asks for a cancel to be passed on to the member with that PeerID, and is what that member's Cancels gets.
-	// One for nobody, or for two members with one PeerID, is dropped and counted. It is never passed on twice. Key is what
-	// the client sent.
+	// One for nobody, for two members with one PeerID, or for a member that has too many to deal with already, is dropped
+	// and counted. It is never passed on twice. Key is what the client sent.
 	CancelFor struct {
 		PeerID uint32
 		Key    []byte

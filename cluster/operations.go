@@ -18,6 +18,9 @@ import (
 // CancelWait is how long the member that a cancel is for may take to say that it has been dealt with.
 const CancelWait = 10 * time.Second
 
+// maxCancels is how many cancels for one member may wait for that. Anybody can send them, with any key, and need not stay.
+const maxCancels = 512
+
 // cancelFor passes a cancel on to the one member it is for.
 func (f *fleet) cancelFor(now time.Time, msg *CancelFor) {
 	to, ambiguous := f.roster.byPeerID(msg.PeerID)
@@ -26,18 +29,17 @@ func (f *fleet) cancelFor(now time.Time, msg *CancelFor) {
 		done = func() {}
 	}
 	f.requestID++
-	id := f.requestID
-	switch {
+	switch id := f.requestID; {
 	case ambiguous:
 		f.counts.cancelsRefused++
 		f.journal.note(zerolog.ErrorLevel, fmt.Sprintf("a cancel was dropped: two members have peer_id %d", msg.PeerID), "")
 	case to == nil || to.self || len(msg.Key) == 0:
 		f.counts.cancelsUnknown++
-	case f.post(to, &letter{kind: cancelLetter, request: id, peerID: msg.PeerID, key: slices.Clone(msg.Key)}):
+	case to.cancels < maxCancels && f.post(to, &letter{kind: cancelLetter, request: id, peerID: msg.PeerID, key: slices.Clone(msg.Key)}):
 		f.counts.cancelsSent++
-		f.requests[id] = &request{waits: map[evidence.Boot]*Answer{to.Boot: {}}, deadline: now.Add(CancelWait), done: done}
-		f.arm(now)
-		return
+		to.cancels++
+		f.requests[id] = &request{waits: map[evidence.Boot]*Answer{to.Boot: {}}, deadline: now.Add(CancelWait), cancels: to, done: done}
+		return // a tick is never further away than its deadline
 	default:
 		f.counts.dropped++
 	}
@@ -71,7 +73,8 @@ type request struct {
 	answers  []*Answer
 	deadline time.Time
 	reply    chan<- OperationResult
-	done     func()  // it is a cancel
+	cancels  *member // it is a cancel for this member
+	done     func()  // of a cancel
 	settings *member // it asked for the settings of this member only
 }
 
@@ -191,7 +194,8 @@ func (f *fleet) conclude(id uint64) {
 		return
 	}
 	delete(f.requests, id)
-	if r.done != nil {
+	if r.cancels != nil {
+		r.cancels.cancels--
 		r.done()
 		return
 	}

@@ -17,7 +17,9 @@ func TestOperationsWithoutOperations(t *testing.T) {
 		cfg := Config{Name: "test", Member: "first of all", PeerID: 3, Bind: memAddr(2), Transport: n.transport(memAddr(2)), Keys: [][]byte{key(1)},
 			Join: []string{memAddr(0).String()}}
 		unattached := &proxy{t: t, system: proxies[0].system, pid: proxies[0].system.Root.Spawn(Props(cfg))}
-		eventually(t, 30*time.Second, "all see all", func() bool { return unattached.describe().Alive == 3 && proxies[0].describe().Alive+proxies[1].describe().Alive == 6 })
+		eventually(t, 30*time.Second, "all see all", func() bool {
+			return unattached.describe().Alive == 3 && proxies[0].describe().Alive+proxies[1].describe().Alive == 6
+		})
 		got := unattached.operate("PAUSE", time.Second)
 		if len(got) != 3 || got[0].Err == "" || got[1].Err != "" || got[2].Err != "" {
 			t.Errorf("%+v", got)
@@ -47,13 +49,13 @@ func TestAnswerThatCannotBeWritten(t *testing.T) {
 		op := <-begun
 		time.Sleep(100 * time.Millisecond) // the others have answered
 		n.split(addrs(proxies[:1]), addrs(proxies[1:]))
-		for id := range uint64(50) { // what it asks is numbered as what it is asked
+		for id := range uint64(lettersAtOnce) { // what it asks is numbered as what it is asked
 			b, _ := (&letter{kind: requestLetter, from: proxies[1].cfg.Boot, to: proxies[0].cfg.Boot, number: 100 + id, request: id, left: time.Minute, verb: "PAUSE"}).encode()
 			proxies[0].send(&received{b, time.Now()})
 		}
 		time.Sleep(streamTimeout + 100*time.Millisecond)
 		n.split()
-		if proxies[0].counter("fleet_dropped_total", "unreachable") < 50 {
+		if proxies[0].counter("fleet_dropped_total", "unreachable") < lettersAtOnce {
 			t.Fatal("the answers could be written: the test tests nothing")
 		}
 		proxies[1].system.Root.Send(op.Reply, &OperationDone{ID: op.ID, Rows: [][]string{{"done"}}})

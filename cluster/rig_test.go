@@ -41,6 +41,13 @@ func (b *inbox) Receive(ctx actor.Context) {
 	}
 }
 
+// does has f called for each message from now on.
+func (b *inbox) does(f func(actor.Context)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.do = f
+}
+
 // when says when the first message arrived that f accepts.
 func when[T any](b *inbox, f func(T) bool) (time.Time, bool) {
 	b.mu.Lock()
