@@ -56,7 +56,7 @@ func ActorProps(c ActorConfig) *actor.Props {
 // memory is what outlives a restart of the actor. It belongs to the incarnation that runs.
 type memory struct {
 	settings Settings
-	view     *election.View         // the last one; nil: none yet
+	view     election.View          // the last one; Epoch 0: none yet
 	resolved map[string][]role.Host // addresses of names
 	gone     map[role.Host]string   // the elected host's address that its name, the value, does not have any more
 	seq      uint64                 // of the last observation
@@ -161,7 +161,11 @@ func (a *decider) started() {
 // begin makes the machines and spawns the monitors. After a restart the floor and the elected host are those of the last
 // view, the host in doubt, and the lanes say which connections there are.
 func (a *decider) begin() {
-	now, s, last := time.Now(), a.mem.settings, a.mem.view
+	now, s := time.Now(), a.mem.settings
+	var last *election.View // nil: there was none
+	if v := a.mem.view; v.Epoch > 0 {
+		last = &v
+	}
 	a.list = a.hostList()
 	a.election = election.New(now, s.Election, a.list, a.mem.file.floor, last)
 	if last == nil {

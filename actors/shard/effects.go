@@ -14,12 +14,11 @@ import (
 // doubt that it raises counts, as it does in the election.
 func (a *decider) elect(now, at time.Time, e election.Event) {
 	effects := a.election.Step(now, e)
+	a.mem.view = a.election.View() // before anything below can fail
 	if len(effects) == 0 {
 		return
 	}
 	a.stale = true
-	v := a.election.View()
-	a.mem.view = &v // before anything below can fail
 	if at.IsZero() || at.After(now) {
 		at = now
 	}

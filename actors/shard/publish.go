@@ -136,10 +136,8 @@ const keptTransitions = 100
 
 // tell logs a transition and keeps it for the console.
 func (a *decider) tell(now time.Time, level zerolog.Level, kind string, host role.Host, reason string) {
-	t := Transition{At: now, Kind: kind, Host: string(host), State: a.health.State(), Reason: reason}
-	if v := a.mem.view; v != nil {
-		t.Epoch, t.Elected = v.Epoch, string(v.Elected)
-	}
+	v := a.mem.view
+	t := Transition{At: now, Epoch: v.Epoch, Kind: kind, Host: string(host), Elected: string(v.Elected), State: a.health.State(), Reason: reason}
 	if len(a.mem.seen) >= keptTransitions {
 		a.mem.seen = append(a.mem.seen[:0], a.mem.seen[len(a.mem.seen)-keptTransitions+1:]...)
 	}

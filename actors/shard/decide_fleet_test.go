@@ -1,0 +1,51 @@
+package shard_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/actors/shard"
+	fleet "fencepost/cluster"
+	"fencepost/cluster/evidence"
+	"fencepost/role"
+)
+
+// inFleet is inPlace with a fleet that says nothing but that it was heard.
+func inFleet(t *testing.T, s shard.Settings, f func(p *place)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(t, s)
+		p.cfg.Fleet = actor.NewPID("nonhost", "fleet")
+		p.open()
+		p.send(&fleet.Ready{Joined: true})
+		f(p)
+		p.close()
+		time.Sleep(2 * time.Second) // the runtime's throttle of dead letters
+	})
+}
+
+// What this process has seen itself outlives a restart of the actor, also if another member had said it before.
+func TestShardRestartKeepsWhatItSaw(t *testing.T) {
+	inFleet(t, settings(hostA, hostB), func(p *place) {
+		p.healthy()
+		claim, ok := evidence.NewClaimed(evidence.ShardOf("main"), evidence.Boot{1}, 1, hostB, role.Floor{SystemID: cluster, Timeline: 5}, time.Now())
+		if !ok {
+			t.Fatal("no claim")
+		}
+		p.send(&fleet.PeerFloor{Shard: "main", Promised: evidence.Promised{Record: claim, Member: "b"}})
+		p.wantElected("")
+		p.probed(answer(hostB, role.ReadOnly, 5)) // out of recovery, and cannot be elected
+		p.send(crash{})
+		if f := p.shard.View().Floor; f != 5 {
+			t.Fatalf("floor %d", f)
+		}
+		p.probed(primary(hostA, 1), standby(hostB)) // b is another one now: the member's word is void
+		p.wantElected("")
+		if f := p.shard.View().Floor; f != 5 {
+			t.Errorf("floor %d, after this process has seen timeline 5", f)
+		}
+	})
+}
