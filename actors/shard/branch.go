@@ -40,7 +40,7 @@ type member struct {
 	shard      *Shard // it was opened for
 	b          *backend.Backend
 	pid        *actor.PID
-	connected  bool // the shard was told of it
+	connected  bool // the shard was told of it, and not yet of its end
 	used       bool // somebody held it
 	losing     bool // the word of its loss is on its way
 	ended      bool // … or was passed on, because its actor failed

@@ -57,12 +57,14 @@ type Lane struct {
 	welcomes *welcomes
 
 	clients  int
-	pending  []*login // not answered: no server login has succeeded yet
-	attaches uint64   // Attach messages handled
-	owed     owed     // doubts raised for backends of this lane that it has not passed on yet
-	turn     uint64   // of the last checkout
-	next     int      // round robin over standbys
-	fencing  int      // backends that are being fenced
+	pending  []*login    // not answered: no server login has succeeded yet
+	newcomer *Attach     // being handled: not answered, and not among the pending yet
+	attaches uint64      // Attach messages that came
+	asked    []*Checkout // not answered, wherever they are
+	owed     owed        // doubts raised for backends of this lane that it has not passed on yet
+	turn     uint64      // of the last checkout
+	next     int         // round robin over standbys
+	fencing  int         // backends that are being fenced
 	fenceID  uint64
 	paused   bool
 	draining bool
@@ -98,12 +100,26 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.late(ctx.Message())
 		return
 	}
-	// The word of whoever has raised doubt goes on before anything here can fail: without it the doubt would last for ever.
+	// What would be missed for ever is taken in before anything here can fail: who waits for an answer, who has come and
+	// gone, and the word of whoever has raised doubt.
 	switch m := ctx.Message().(type) {
+	case *Checkout:
+		l.take(m)
+	case *Spoiled:
+		l.take(m.Checkout)
+	case *Attach:
+		l.newcomer = m
+		l.clients++
+		l.attaches++
+	case *Detach:
+		l.clients--
 	case *backend.Lost:
 		l.tellLost(m)
 	case *backend.Hinted:
 		l.hinted(m)
+	case *actor.Stopping, *actor.Restarting:
+		l.stop()
+		return
 	}
 	if l.view != nil && l.view != l.spec.Shard.View() {
 		l.sync(false)
@@ -160,9 +176,6 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.terminated(m.Who)
 	case *actor.Started:
 		l.start()
-	case *actor.Stopping, *actor.Restarting:
-		l.stop()
-	case *actor.Stopped:
 	default:
 		l.deps.Log.Error().Type("message_type", m).Str("pool", l.name()).Msg("lane: unhandled message")
 	}
@@ -236,29 +249,30 @@ func (l *Lane) late(m any) {
 	}
 }
 
-// stop refuses what waits and gives the permits back; the backends are children and close with the lane.
+// stop refuses whoever waits and gives the permits back; the backends are children and close with the lane. It may have
+// failed in the middle of anything: only what it has written down for this moment is to be relied on.
 func (l *Lane) stop() {
 	l.stopped = true
 	l.loop.StopTimer(&l.timer)
 	l.interval = -1
-	refuse := func(co *Checkout) { l.root.Send(co.From, &Refused{Req: co.Req, Err: pgerr.Shutdown()}) }
 	l.all(func(br *branch) {
-		for _, w := range br.machine.Shut() {
-			refuse(w.Owner.(*Checkout))
-		}
+		br.machine.Shut()
 		br.members(func(m *member) {
-			if m.fence != nil && m.fence.co != nil {
-				refuse(m.fence.co)
-			}
 			if m.connected && !m.losing { // nothing more is heard of it
 				l.tellAbout(m.shard, &HostLost{Host: br.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
 			}
 		})
 	})
+	for _, co := range l.asked {
+		l.root.Send(co.From, &Refused{Req: co.Req, Err: pgerr.Shutdown()})
+	}
+	if a := l.newcomer; a != nil {
+		l.pending = append(l.pending, &login{Attach: a})
+	}
 	for _, a := range l.pending {
 		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: pgerr.Shutdown()})
 	}
-	l.pending = nil
+	l.asked, l.pending = nil, nil
 	l.each(func(br *branch) {
 		for br.permits > 0 {
 			br.returnPermit()

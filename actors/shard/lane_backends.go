@@ -13,19 +13,12 @@ import (
 )
 
 func (l *Lane) detach(m *Detach) {
-	l.clients--
 	l.reclaim(m.From)
-	l.leaveFence(func(co *Checkout) bool { return co.From.Equal(m.From) })
-	l.all(func(br *branch) {
-		if br.machine.Waiting() == 0 {
-			return
+	for i := len(l.asked) - 1; i >= 0; i-- {
+		if co := l.asked[i]; co.From.Equal(m.From) {
+			l.abandon(co)
 		}
-		for _, w := range br.machine.Waiters() {
-			if w.Owner.(*Checkout).From.Equal(m.From) {
-				br.step(pool.Abandon{Waiter: w})
-			}
-		}
-	})
+	}
 	if len(l.pending) > 0 {
 		l.endLogins(func(a *login) bool { return a.Req == m.Req && a.From.Equal(m.From) })
 	}

@@ -90,6 +90,7 @@ func (l *Lane) tellLost(m *backend.Lost) {
 		l.tellAbout(mem.shard, &ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
 		return
 	}
+	mem.connected = false
 	l.tellAbout(mem.shard, &HostLost{Host: host, Backend: m.Backend.ID, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
 }
 

@@ -10,6 +10,25 @@ import (
 	"fencepost/pgerr"
 )
 
+// take has a checkout in the list of those that are owed an answer. Queues and fences do not do for that: on its way
+// between them it is in none.
+func (l *Lane) take(co *Checkout) {
+	co.place = len(l.asked)
+	l.asked = append(l.asked, co)
+}
+
+// answered takes a checkout that is over off the list. One that the lane before this one refused is not on it.
+func (l *Lane) answered(co *Checkout) {
+	i, last := co.place, len(l.asked)-1
+	if i > last || l.asked[i] != co {
+		return
+	}
+	l.asked[i] = l.asked[last]
+	l.asked[i].place = i
+	l.asked[last] = nil
+	l.asked = l.asked[:last]
+}
+
 func (l *Lane) checkout(co *Checkout) {
 	co.Owner = co
 	l.turn++
@@ -28,6 +47,7 @@ func (l *Lane) checkout(co *Checkout) {
 }
 
 func (l *Lane) abandon(co *Checkout) {
+	l.answered(co)
 	if co.Queued() {
 		co.at.step(pool.Abandon{Waiter: &co.Waiter})
 		return
@@ -70,6 +90,7 @@ func (l *Lane) give(m *member, co *Checkout) {
 	if m.write {
 		m.br.unfit = ""
 	}
+	l.answered(co)
 	l.root.Send(co.From, &m.granted)
 }
 
@@ -84,6 +105,7 @@ func (l *Lane) refuseWith(co *Checkout, e *pgerr.Error) {
 	l.stats.Refused++
 	l.stats.WaitTime += waited
 	l.stats.Wait.Observe(waited)
+	l.answered(co)
 	l.root.Send(co.From, &Refused{Req: co.Req, Err: e})
 }
 

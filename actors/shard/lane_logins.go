@@ -16,13 +16,22 @@ type login struct {
 
 // attach answers at once when the pool knows what its servers report; else it has one opened first.
 func (l *Lane) attach(m *Attach) {
-	l.clients++
-	l.attaches++
 	l.emptied = time.Time{}
 	l.stats.Logins++
+	br := l.receive(m)
+	l.newcomer = nil
+	if br != nil {
+		br.setWarm()
+		l.tellWaiting()
+		l.look()
+	}
+}
+
+// receive answers a login, or has it wait in a branch.
+func (l *Lane) receive(m *Attach) *branch {
 	if l.welcome(m.Target) != nil {
 		l.answer(m)
-		return
+		return nil
 	}
 	br := l.aim(m.Target)
 	switch {
@@ -32,10 +41,9 @@ func (l *Lane) attach(m *Attach) {
 		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: l.whyLate(br, m.Target, 0).Fatal()})
 	default:
 		l.pending = append(l.pending, &login{m, br})
-		br.setWarm()
-		l.tellWaiting()
-		l.look()
+		return br
 	}
+	return nil
 }
 
 // hotStandby is the parameter by which a server tells its clients whether it is in recovery (PostgreSQL 14 and newer).

@@ -318,12 +318,14 @@ func (w *chaos) control() {
 		if w.rand.IntN(3) > 0 {
 			return
 		}
-		w.mu.Lock()
-		w.crashed = time.Now()
-		w.mu.Unlock()
+		looks := 1 + w.rand.IntN(20)
 		w.on(loop, func() {
 			if e := w.parents[loop].lanes[key]; e != nil && !e.lane.stopped {
-				w.system.Root.Send(e.pid, (*Checkout)(nil))
+				newFuse(e.lane, looks, func() {
+					w.mu.Lock()
+					w.crashed = time.Now()
+					w.mu.Unlock()
+				})
 			}
 		})
 	}
@@ -368,7 +370,7 @@ func (w *chaos) examine() {
 
 func (w *chaos) examineLane(l *Lane, sizes map[string]int) {
 	fencing := 0
-	queued := map[*Checkout]bool{}
+	queued := map[*Checkout]bool{} // or waiting for a fence
 	l.all(func(br *branch) {
 		if m := br.machine; m.Waiting() > 0 && m.Count(pool.Idle) > 0 && !m.Paused() {
 			w.fail("%d wait at %s, %d backends are idle", m.Waiting(), br.host, m.Count(pool.Idle))
@@ -406,6 +408,14 @@ func (w *chaos) examineLane(l *Lane, sizes map[string]int) {
 			}
 		})
 	})
+	for i, co := range l.asked {
+		if !queued[co] || co.place != i {
+			w.fail("turn %d waits nowhere, or is kept at %d instead of %d", co.Turn, co.place, i)
+		}
+	}
+	if len(l.asked) != len(queued) {
+		w.fail("%d wait, %d are owed an answer", len(queued), len(l.asked))
+	}
 	if fencing != l.fencing {
 		w.fail("%d fences, counted %d", fencing, l.fencing)
 	}

@@ -83,7 +83,7 @@ func cutPrefix(s, prefix string) (string, bool) {
 // poisonActor makes an actor panic in the middle of what it does: when it logs its next transition.
 func (w *world) poisonActor() {
 	text := pick(w.rand, `"message":"shard: view"`, `"message":"shard: doubt"`, `"message":"shard: demoted"`, `"message":"shard: state"`,
-		`"message":"shard: doubt over"`, `"message":"server connection lost"`, `"message":"server login failed"`)
+		`"message":"shard: doubt over"`, `"message":"server connection lost"`, `"message":"server login failed"`, `"message":"fence failed"`)
 	w.trace("event", "poison %s", text)
 	w.poison.Store(&text)
 }
