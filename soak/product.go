@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -26,20 +25,6 @@ type product struct {
 	done        chan struct{} // closed when the process is gone and its output read
 	err         error         // of Wait, once done is closed
 	log         *logWatch
-}
-
-// build makes the program.
-func build(ctx context.Context, dir string, race bool) (string, error) {
-	path := filepath.Join(dir, "fencepost")
-	args := []string{"build", "-o", path}
-	if race {
-		args = append(args, "-race")
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "fencepost/cmd/fencepost")...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build fencepost: %w\n%s", err, out)
-	}
-	return path, nil
 }
 
 // settingsText is the settings file. smallPool is the pool size of the scarce database, which reloads change.
@@ -80,16 +65,6 @@ hosts = [{ addr = %q, role = "any" }]
 		fmt.Fprintf(&b, "\n[users.%s]\npassword = %q\n", u, password(u))
 	}
 	return b.String()
-}
-
-// freeAddr is a loopback address that nobody listens on now.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // launch starts the program and waits until it accepts.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"fencepost/internal/pgcluster"
+	"fencepost/internal/program"
 	"fencepost/soak/raw"
 )
 
@@ -17,7 +19,12 @@ func (r *run) start(ctx context.Context) (stop func() error, err error) {
 	path := r.opts.Binary
 	if path == "" {
 		r.say("building fencepost …")
-		if path, err = build(ctx, r.dir, r.opts.Race); err != nil {
+		path = filepath.Join(r.dir, "fencepost")
+		var args []string
+		if r.opts.Race {
+			args = append(args, "-race")
+		}
+		if err := program.Build(ctx, path, "fencepost/cmd/fencepost", args...); err != nil {
 			return nil, err
 		}
 	}
@@ -29,8 +36,8 @@ func (r *run) start(ctx context.Context) (stop func() error, err error) {
 	r.node = cluster.Primary()
 	stop = cluster.Stop
 	var admin string
-	if r.addr, err = freeAddr(); err == nil {
-		admin, err = freeAddr()
+	if r.addr, _, err = pgcluster.FreeAddr(); err == nil {
+		admin, _, err = pgcluster.FreeAddr()
 	}
 	if err == nil {
 		r.product = &product{addr: r.addr, admin: admin, settings: filepath.Join(r.dir, "fencepost.toml")}

@@ -2,17 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 )
@@ -107,51 +101,5 @@ func TestParseMetrics(t *testing.T) {
 		"fencepost_actors{kind=\"front } end\"} 3\nfencepost_actors{kind=\"backend\"} 2e1 1700000000000\nbig 1.5e+07\n"))
 	if err != nil || m["go_goroutines"] != 7 || m["fencepost_actors"] != 23 || m["big"] != 1.5e7 {
 		t.Errorf("%v, %v", m, err)
-	}
-}
-
-// A process that ignores the request to stop is killed with all it started.
-func TestStopKillsTheGroup(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
-	c, err := startChild("stubborn", []string{"sh", "-c", "trap '' INT; sleep 1000 & echo $!; wait; wait; sleep 1000"}, os.Environ(), log, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = c.await(t.Context(), 10*time.Second, func(context.Context) error {
-		if b, _ := os.ReadFile(log); len(b) == 0 {
-			return errors.New("has printed nothing")
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	begun := time.Now()
-	c.stop(syscall.SIGINT, 50*time.Millisecond)
-	b, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The grandchild has its signal; init reaps it when the kernel has taken it down.
-	for tick := time.Tick(10 * time.Millisecond); ; <-tick {
-		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(b)) + "/stat")
-		if err != nil || strings.Contains(string(state), ") Z ") {
-			break
-		}
-		if time.Since(begun) > 10*time.Second {
-			t.Fatalf("still running: %s", state)
-		}
-	}
-	c.stop(syscall.SIGINT, time.Hour) // again: nothing to wait for
-}
-
-func TestAwaitTellsWhatTheProcessSaid(t *testing.T) {
-	c, err := startChild("broken", []string{"sh", "-c", "echo no such setting; exit 1"}, os.Environ(), filepath.Join(t.TempDir(), "log"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = c.await(t.Context(), 10*time.Second, func(context.Context) error { return errors.New("connection refused") })
-	if err == nil || !strings.Contains(err.Error(), "no such setting") {
-		t.Errorf("%v does not show the output", err)
 	}
 }

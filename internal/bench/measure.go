@@ -36,7 +36,7 @@ func (l *lab) measure(ctx context.Context, p *pooler, c cell) (sample, error) {
 	var err error
 	if p.proc != nil {
 		if before, err = readUsage(p.pid()); err != nil {
-			return s, p.proc.failed(err)
+			return s, p.proc.Failed(err)
 		}
 		line = followCPU(p.pid())
 	}
@@ -44,7 +44,7 @@ func (l *lab) measure(ctx context.Context, p *pooler, c cell) (sample, error) {
 	if line != nil {
 		line.finish()
 		if after, err = readUsage(p.pid()); err != nil {
-			return s, p.proc.failed(err)
+			return s, p.proc.Failed(err)
 		}
 	}
 	if loadErr != nil {

@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"fencepost/internal/debian"
@@ -21,33 +16,18 @@ type pgbouncerBinary struct {
 	source  string   // where it is from, for the table
 }
 
-// oldestPgBouncer is the first version worth comparing with: 1.21 brought prepared statements in transaction mode.
-var oldestPgBouncer = [2]int{1, 21}
-
-// findPgBouncer returns the binary at path; without a path the machine's own if it is recent enough, else Debian's
-// newest, fetched once with apt into the user's cache folder and copied to dir, where the server account can read it.
+// findPgBouncer returns the binary at path; without a path the machine's own or Debian's newest. From 1.21 on it is worth
+// comparing with: that brought prepared statements in transaction mode.
 func findPgBouncer(ctx context.Context, path, dir string) (pgbouncerBinary, error) {
 	if path != "" {
 		return inspectPgBouncer([]string{path}, path)
 	}
-	var old error
-	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
-		p, err := exec.LookPath(name)
-		if err != nil {
-			continue
-		}
-		b, err := inspectPgBouncer([]string{p}, "installed")
-		if err == nil && recentEnough(b.version) {
-			return b, nil
-		}
-		old = errors.Join(old, err)
-	}
-	progress("no PgBouncer from %d.%d on is installed: taking Debian's newest", oldestPgBouncer[0], oldestPgBouncer[1])
-	argv, suite, err := debian.Fetch(ctx, debian.Program{Name: "pgbouncer", Path: "usr/sbin/pgbouncer", Version: "-V"}, dir)
+	progress("looking for a PgBouncer from 1.21 on: the machine's, or Debian's newest")
+	argv, source, err := debian.Find(ctx, dir, debian.Program{Name: "pgbouncer", Path: "usr/sbin/pgbouncer", Version: "-V", Oldest: [2]int{1, 21}})
 	if err != nil {
-		return pgbouncerBinary{}, fmt.Errorf("get Debian's newest PgBouncer (or say PGBOUNCER=path): %w", errors.Join(old, err))
+		return pgbouncerBinary{}, fmt.Errorf("%w (or say PGBOUNCER=path)", err)
 	}
-	return inspectPgBouncer(argv, "Debian "+suite)
+	return inspectPgBouncer(argv, source)
 }
 
 // inspectPgBouncer asks the program what it is.
@@ -76,28 +56,6 @@ func pgbouncerVersion(out string) string {
 		return first
 	}
 	return first + " (" + strings.Join(libs, ", ") + ")"
-}
-
-var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)`)
-
-func recentEnough(version string) bool {
-	m := versionNumber.FindStringSubmatch(version)
-	if m == nil {
-		return false
-	}
-	major, _ := strconv.Atoi(m[1])
-	minor, _ := strconv.Atoi(m[2])
-	return major > oldestPgBouncer[0] || major == oldestPgBouncer[0] && minor >= oldestPgBouncer[1]
-}
-
-// buildFencepost compiles the product of the tree this program runs in.
-func buildFencepost(ctx context.Context, dir string) (string, error) {
-	binary := filepath.Join(dir, "fencepost")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/fencepost")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build fencepost (run bench in the root of the repository): %w\n%s", err, out)
-	}
-	return binary, os.Chmod(binary, 0o755)
 }
 
 // versionOf is the first line a program prints when asked for its version, or why there is none.

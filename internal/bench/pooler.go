@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/program"
 )
 
 // What every arm serves: one database under one name, one user without a password.
@@ -26,21 +25,21 @@ const (
 type pooler struct {
 	arm     string
 	version string
-	addr    string // host:port for clients
-	admin   string // host:port of /metrics, empty where there is none
-	proc    *child // nil for direct
+	addr    string           // host:port for clients
+	admin   string           // host:port of /metrics, empty where there is none
+	proc    *program.Process // nil for direct
 }
 
 func (p *pooler) pid() int {
 	if p.proc == nil {
 		return 0
 	}
-	return p.proc.pid()
+	return p.proc.PID()
 }
 
 func (p *pooler) stop() {
 	if p.proc != nil {
-		p.proc.stop(syscall.SIGINT, 2*time.Second)
+		_ = p.proc.Stop(syscall.SIGINT, 2*time.Second) // how it ends is not measured
 	}
 }
 
@@ -61,11 +60,8 @@ func (l *lab) start(ctx context.Context, arm string) (*pooler, error) {
 	if arm == armDirect {
 		return &pooler{arm: arm, addr: l.server}, nil
 	}
-	dir, err := os.MkdirTemp(l.dir, arm+"-")
+	dir, err := program.Folder(l.dir, arm, l.account)
 	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(os.Chmod(dir, 0o755), own(dir, l.account)); err != nil {
 		return nil, err
 	}
 	p := &pooler{arm: arm}
@@ -86,7 +82,7 @@ func (l *lab) start(ctx context.Context, arm string) (*pooler, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = p.proc.await(ctx, 15*time.Second, func(ctx context.Context) error {
+	err = p.proc.Await(ctx, 15*time.Second, func(ctx context.Context) error {
 		c, err := dial(ctx, p.addr)
 		if err != nil {
 			return err
@@ -108,7 +104,7 @@ func (l *lab) start(ctx context.Context, arm string) (*pooler, error) {
 func (l *lab) maxClientConn() int { return max(l.opts.maxClients(), l.opts.idle) + 500 }
 
 func (l *lab) startPgBouncer(p *pooler, dir string) error {
-	addr, port, err := freeAddr()
+	addr, port, err := pgcluster.FreeAddr()
 	if err != nil {
 		return err
 	}
@@ -140,7 +136,7 @@ logfile = %s
 	}
 	p.addr, p.version = addr, l.pgbouncer.version
 	argv := append(append([]string{}, l.pgbouncer.argv...), "-q", file)
-	p.proc, err = startChild(p.arm, argv, l.env, filepath.Join(dir, "output"), l.account)
+	p.proc, err = program.Start(program.Command{Name: p.arm, Argv: argv, Env: l.env, Log: filepath.Join(dir, "output"), As: l.account})
 	return err
 }
 
@@ -153,11 +149,11 @@ type variant struct {
 
 // startFencepost runs a binary with the metrics, the console and the logs on that a user would have on.
 func (l *lab) startFencepost(p *pooler, dir, binary string, v variant) error {
-	addr, port, err := freeAddr()
+	addr, port, err := pgcluster.FreeAddr()
 	if err != nil {
 		return err
 	}
-	admin, _, err := freeAddr()
+	admin, _, err := pgcluster.FreeAddr()
 	if err != nil {
 		return err
 	}
@@ -186,22 +182,8 @@ user = %q
 		return err
 	}
 	p.addr, p.admin, p.version = addr, admin, versionOf(binary, "version")
-	p.proc, err = startChild(p.arm, []string{binary, "serve", "-c", file}, l.env, filepath.Join(dir, "output"), nil)
+	p.proc, err = program.Start(program.Command{Name: p.arm, Argv: []string{binary, "serve", "-c", file}, Env: l.env, Log: filepath.Join(dir, "output")})
 	return err
-}
-
-// freeAddr finds a loopback port that nobody listens on, below the range from which the kernel takes the ports of
-// outgoing connections, of which this program causes many.
-func freeAddr() (addr string, port int, err error) {
-	for range 100 {
-		port = 14000 + rand.IntN(18000)
-		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		ln, err := net.Listen("tcp4", addr)
-		if err == nil {
-			return addr, port, ln.Close()
-		}
-	}
-	return "", 0, errors.New("no free port between 14000 and 32000")
 }
 
 // cleanEnv is the environment without what libpq, Go's runtime or a pooler would take from it.

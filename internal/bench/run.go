@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/program"
 )
 
 // errMissed ends a run under -strict of which a figure was missed.
@@ -71,7 +72,7 @@ func (l *lab) prepare(ctx context.Context, rep *report) (err error) {
 	if err := os.Chmod(l.dir, 0o755); err != nil { // the server account reads here too
 		return err
 	}
-	if l.account, err = serverAccount(); err != nil {
+	if l.account, err = program.ServerAccount(); err != nil {
 		return err
 	}
 	if l.opts.pgbench, err = findPgbench(l.opts.pgbench); err != nil {
@@ -85,7 +86,8 @@ func (l *lab) prepare(ctx context.Context, rep *report) (err error) {
 	}
 	if l.uses(armFencepost) || l.uses(armFencepostAA) || l.uses(armLoops2) || l.uses(armAuto) || l.uses(armAlways) {
 		progress("building fencepost")
-		if l.fencepost, err = buildFencepost(ctx, l.dir); err != nil {
+		l.fencepost = filepath.Join(l.dir, "fencepost")
+		if err := program.Build(ctx, l.fencepost, "fencepost/cmd/fencepost"); err != nil {
 			return err
 		}
 		rep.Versions["fencepost"] = versionOf(l.fencepost, "version")

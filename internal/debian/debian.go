@@ -13,7 +13,9 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -25,11 +27,43 @@ type Program struct {
 	Name    string // of the package and of the file
 	Path    string // in the package, without the leading slash
 	Version string // the argument that has it print its version and end
+	Oldest  [2]int // the first version, major and minor, that will do
 }
 
-// Fetch returns the command line of a program that any account may run from dir, and the suite it is from. It fetches
-// the program unless an earlier call did, and blocks on the mirror until ctx ends.
-func Fetch(ctx context.Context, p Program, dir string) (argv []string, suite string, err error) {
+// Find returns the command line of a program, and where it is from: the machine's own ("installed") if it is recent
+// enough, else one from a newer Debian ("Debian" and the suite), a copy in dir, which any account may run if it may enter
+// dir. That one is fetched unless an earlier call did, blocking on the mirror until ctx ends.
+func Find(ctx context.Context, dir string, p Program) (argv []string, source string, err error) {
+	for _, file := range []string{p.Name, "/" + p.Path} {
+		path, err := exec.LookPath(file)
+		if err != nil {
+			continue
+		}
+		if out, err := exec.Command(path, p.Version).CombinedOutput(); err == nil && p.recent(string(out)) {
+			return []string{path}, "installed", nil
+		}
+	}
+	argv, suite, err := p.get(ctx, dir)
+	if err != nil {
+		return nil, "", fmt.Errorf("get Debian's newest %s: %w", p.Name, err)
+	}
+	return argv, "Debian " + suite, nil
+}
+
+var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)`)
+
+// recent reports whether what a program says of its version is that of one that will do.
+func (p Program) recent(says string) bool {
+	m := versionNumber.FindStringSubmatch(says)
+	if m == nil {
+		return false
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	return slices.Compare([]int{major, minor}, p.Oldest[:]) >= 0
+}
+
+func (p Program) get(ctx context.Context, dir string) (argv []string, suite string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return nil, "", err

@@ -28,3 +28,15 @@ func TestLibraryPackages(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+func TestRecent(t *testing.T) {
+	p := Program{Oldest: [2]int{1, 21}}
+	for version, want := range map[string]bool{
+		"PgBouncer 1.18.0": false, "PgBouncer 1.20.1": false, "PgBouncer 1.21.0": true, "PgBouncer 1.25.2": true,
+		"PgBouncer 2.0.0": true, "nothing": false,
+	} {
+		if got := p.recent(version); got != want {
+			t.Errorf("%s recent enough: %v", version, got)
+		}
+	}
+}

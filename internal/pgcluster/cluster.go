@@ -25,6 +25,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"fencepost/internal/poll"
 )
 
 // Superuser is the role every server has; over the unix socket it needs no password.
@@ -261,7 +263,7 @@ func (c *Cluster) CatchUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = poll(ctx, func() (ok bool, err error) {
+		err = poll.Until(ctx, pollEvery, func() (ok bool, err error) {
 			err = conn.QueryRow(ctx, `SELECT coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false)
 				AND EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')`, lsn).Scan(&ok)
 			return ok, err

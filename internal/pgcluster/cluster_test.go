@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
+
+	"fencepost/internal/poll"
 )
 
 // abandon is set in a child process that starts a cluster and is then killed.
@@ -274,7 +276,7 @@ func TestKilledProcessLeavesNothing(t *testing.T) {
 	cmd.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err = poll(ctx, func() (bool, error) {
+	err = poll.Until(ctx, pollEvery, func() (bool, error) {
 		_, err := os.Stat(fields[0])
 		primary, _ := strconv.Atoi(fields[1])
 		standby, _ := strconv.Atoi(fields[2])

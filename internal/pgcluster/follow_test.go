@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"fencepost/internal/poll"
 )
 
 // A running standby turns to another primary without a restart (13 and newer), a standby takes settings while it runs, and
@@ -39,7 +41,7 @@ func TestStandbyTurns(t *testing.T) {
 				t.Errorf("the standby follows %s, want %s", info, names[next.Name])
 			}
 			must(t, third.Configure(map[string]string{"default_transaction_read_only": "on"}))
-			must(t, poll(ctx, func() (bool, error) {
+			must(t, poll.Until(ctx, pollEvery, func() (bool, error) {
 				return query[string](t, third, "SHOW default_transaction_read_only") == "on", nil
 			}))
 		})
@@ -59,17 +61,26 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("log: %v\n%s", err, log)
 	}
 	must(t, n.Stop(t.Context(), Fast))
-	must(t, poll(t.Context(), func() (bool, error) { return len(Alive(pids)) == 0, nil }))
+	must(t, poll.Until(t.Context(), pollEvery, func() (bool, error) { return len(Alive(pids)) == 0, nil }))
 	if len(n.Processes()) > 0 {
 		t.Error("a stopped server has processes")
 	}
 }
 
-func TestReservedPort(t *testing.T) {
+// A port that is kept is nobody else's although nobody listens there; given back it is free.
+func TestPorts(t *testing.T) {
 	port, held, err := ReservePort()
 	must(t, err)
 	defer held.Close()
 	ln, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	must(t, err)
+	must(t, ln.Close())
+	addr, free, err := FreeAddr()
+	must(t, err)
+	if addr != net.JoinHostPort("127.0.0.1", strconv.Itoa(free)) || free == port {
+		t.Errorf("%s, port %d, beside port %d", addr, free, port)
+	}
+	ln, err = net.Listen("tcp4", addr)
 	must(t, err)
 	must(t, ln.Close())
 }

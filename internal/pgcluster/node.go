@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fencepost/internal/poll"
 )
 
 // Mode is how a server is told to stop (pg_ctl's words).
@@ -100,7 +102,7 @@ func (n *Node) Start(ctx context.Context) error {
 
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	if err := poll(ctx, n.ready); err != nil {
+	if err := poll.Until(ctx, pollEvery, n.ready); err != nil {
 		return fmt.Errorf("start PostgreSQL %s on %s: %w\n%s", n.Name, n.Addr(), errors.Join(err, n.Kill()), tail(n.Log(), 15))
 	}
 	return nil
@@ -174,7 +176,7 @@ func (n *Node) Kill() error {
 	// While one of them is left a restart would find the shared memory in use.
 	ctx, cancel := context.WithTimeout(context.Background(), signalLimit)
 	defer cancel()
-	return poll(ctx, func() (bool, error) { return !slices.ContainsFunc(children, exists), nil })
+	return poll.Until(ctx, pollEvery, func() (bool, error) { return !slices.ContainsFunc(children, exists), nil })
 }
 
 // Freeze stops every process of the server with SIGSTOP. The kernel still completes TCP handshakes for it.
@@ -217,7 +219,7 @@ func (n *Node) halt() ([]int, error) {
 	pid := n.cmd.Process.Pid
 	ctx, cancel := context.WithTimeout(context.Background(), signalLimit)
 	defer cancel()
-	if err := poll(ctx, func() (bool, error) { return stopped(pid) || !n.Running(), nil }); err != nil {
+	if err := poll.Until(ctx, pollEvery, func() (bool, error) { return stopped(pid) || !n.Running(), nil }); err != nil {
 		return nil, fmt.Errorf("stop process %d of %s: %w", pid, n.Name, err)
 	}
 	return descendants(pid), nil

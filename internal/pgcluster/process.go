@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,29 +16,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fencepost/internal/program"
 )
 
 // account is the operating system user that servers run as: PostgreSQL refuses to run as root.
-type account struct {
-	uid, gid   int
-	credential *syscall.Credential // nil: as we are
-}
+type account struct{ credential *syscall.Credential } // nil: as we are
 
-// serverAccount is the postgres user when we are root, else ourselves.
 func serverAccount() (account, error) {
-	if os.Getuid() != 0 {
-		return account{uid: os.Getuid(), gid: os.Getgid()}, nil
-	}
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		return account{}, fmt.Errorf("PostgreSQL does not run as root and there is no user postgres (Debian: apt-get install postgresql): %w", err)
-	}
-	uid, err1 := strconv.Atoi(u.Uid)
-	gid, err2 := strconv.Atoi(u.Gid)
-	if err := errors.Join(err1, err2); err != nil {
-		return account{}, err
-	}
-	return account{uid, gid, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
+	as, err := program.ServerAccount()
+	return account{as}, err
 }
 
 // command prepares a program that runs as the account, in a process group of its own (a Ctrl-C at the terminal is ours to
@@ -57,24 +43,10 @@ func (a account) command(ctx context.Context, name string, args ...string) *exec
 	return cmd
 }
 
-func (a account) own(path string) error { return os.Chown(path, a.uid, a.gid) }
+func (a account) own(path string) error { return program.Give(path, a.credential) }
 
-// poll calls ready every few milliseconds until it reports true or an error, or ctx ends.
-func poll(ctx context.Context, ready func() (bool, error)) error {
-	t := time.NewTicker(5 * time.Millisecond)
-	defer t.Stop()
-	for {
-		ok, err := ready()
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-t.C:
-		}
-	}
-}
+// pollEvery is how often what is waited for is asked for.
+const pollEvery = 5 * time.Millisecond
 
 // Ports are taken below the range that the kernel takes clients' ports from: a server that is stopped for a while must
 // find its port free when it comes back.
@@ -83,6 +55,16 @@ const firstPort, ports = 14000, 18000
 // ReservePort finds a port of the loopback interface that nobody listens on and that no server of this package, in this
 // process or another, is given until held is closed. The caller closes it.
 func ReservePort() (port int, held io.Closer, err error) { return reservePort() }
+
+// FreeAddr is an address of the loopback interface with such a port that is not kept for anybody, for a program that is
+// started at once and not again.
+func FreeAddr() (addr string, port int, err error) {
+	port, held, err := reservePort()
+	if err != nil {
+		return "", 0, err
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port, held.Close()
+}
 
 // Processes are the ids of the postmaster and of the processes below it, none when the server is not running.
 func (n *Node) Processes() []int {

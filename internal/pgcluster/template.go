@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"fencepost/internal/poll"
 )
 
 // cacheDir is where programs and template data directories are kept between runs. FENCEPOST_PG_CACHE overrides it. As
@@ -63,7 +65,7 @@ func once(ctx context.Context, dir string, fill func(tmp string) error) error {
 		return err
 	}
 	defer lock.Close() // releases the lock
-	err = poll(ctx, func() (bool, error) {
+	err = poll.Until(ctx, pollEvery, func() (bool, error) {
 		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return false, nil

@@ -2,7 +2,6 @@ package cancelrace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -47,7 +46,7 @@ func (r *run) play(ctx context.Context, set setting, target int) (*Cell, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer p.kill()
+	defer p.Kill() //nolint:errcheck // after a failure; else it has ended
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	c := &cell{set: set, o: r.o, product: p, relay: wire, meter: &raw.Meter{}, hard: hard}
@@ -62,7 +61,7 @@ func (r *run) play(ctx context.Context, set setting, target int) (*Cell, error) 
 	}
 	c.into(report)
 	if err != nil {
-		return report, fmt.Errorf("%v: %w\n%s", set, err, p.tail())
+		return report, fmt.Errorf("%v: %w", set, p.Failed(err))
 	}
 	return report, nil
 }
@@ -135,7 +134,7 @@ func (c *cell) watch(ctx context.Context, target int) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.product.done:
+		case <-c.product.Done():
 			return
 		case <-limit.C:
 			return
@@ -156,8 +155,8 @@ func (c *cell) login(n int) (*raw.Conn, error) {
 // after looks at Fencepost when all clients have left: what it has counted, its log, and how it ends.
 func (c *cell) after(ctx context.Context, report *Cell, arm string) error {
 	ctx = context.WithoutCancel(ctx)
-	if !c.product.running() {
-		return errors.New("the process ended by itself")
+	if err := c.product.Alive(); err != nil {
+		return err
 	}
 	m, err := c.product.settled(ctx)
 	// The last cancel for a backend that is given up is counted when it ends, and shows in no gauge until then.

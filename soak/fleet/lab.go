@@ -13,7 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/poll"
 	"fencepost/soak/fleet/network"
 )
 
@@ -68,6 +69,7 @@ type Lab struct {
 	cluster *pgcluster.Cluster
 	config  Config
 	dir     string
+	ports   []io.Closer // the reservations of the members' ports
 }
 
 // Server is one PostgreSQL server.
@@ -148,12 +150,14 @@ func (l *Lab) ServerName(s *Server) string { return serverName(slices.Index(l.Se
 
 // lay makes the members' ports and settings.
 func (l *Lab) lay() error {
-	ports, err := freePorts(3 * l.config.Members)
-	if err != nil {
-		return err
-	}
 	for i := range l.config.Members {
-		m := &Member{Name: memberName(i), PeerID: i + 1, Addr: local(ports[3*i]), HTTP: local(ports[3*i+1]), bind: local(ports[3*i+2]), lab: l}
+		m := &Member{Name: memberName(i), PeerID: i + 1, lab: l}
+		var err error
+		for _, addr := range []*string{&m.Addr, &m.HTTP, &m.bind} {
+			if *addr, err = l.reserve(); err != nil {
+				return err
+			}
+		}
 		if m.front, err = l.Net.Member(m.Name, m.bind); err != nil {
 			return err
 		}
@@ -174,8 +178,6 @@ func (l *Lab) lay() error {
 	}
 	return nil
 }
-
-func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // settings is the file of a member.
 func (l *Lab) settings(m *Member) string {
@@ -223,31 +225,20 @@ func (l *Lab) section(name string, peer int, bind, front string) string {
 		Name, name, peer, bind, front, strings.Join(join, ", "), Key, l.config.Members, strings.Join(l.config.Fleet, "\n"))
 }
 
-// freePorts are ports below those that the kernel gives to clients, so that a member that is restarted finds its own again.
-func freePorts(count int) ([]int, error) {
-	var ports []int
-	var held []net.Listener
-	defer func() {
-		for _, h := range held {
-			h.Close()
-		}
-	}()
-	for tries := 0; len(ports) < count; tries++ {
-		port := 15000 + rand.IntN(16000)
-		if tries > 1000 {
-			return nil, errors.New("no free ports")
-		}
-		ln, err := net.Listen("tcp4", local(port))
+// reserve takes a port, for TCP and UDP, that a member finds free again when it is restarted, and returns its address.
+func (l *Lab) reserve() (addr string, err error) {
+	for range 20 { // a port that is free for TCP may not be for UDP
+		port, held, err := pgcluster.ReservePort()
 		if err != nil {
-			continue
+			return "", err
 		}
-		held = append(held, ln)
-		if u, err := net.ListenPacket("udp4", local(port)); err == nil {
-			u.Close()
-			ports = append(ports, port)
+		l.ports = append(l.ports, held)
+		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if u, err := net.ListenPacket("udp4", addr); err == nil {
+			return addr, u.Close()
 		}
 	}
-	return ports, nil
+	return "", errors.New("no free port")
 }
 
 // Whole waits until every member that runs has elected the server and knows of every other that runs.
@@ -255,7 +246,7 @@ func (l *Lab) Whole(ctx context.Context, primary *Server) error {
 	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
 	defer cancel()
 	var why error
-	err := await(ctx, 50*time.Millisecond, func() (bool, error) {
+	err := poll.Until(ctx, 50*time.Millisecond, func() (bool, error) {
 		why = l.whole(ctx, primary)
 		return why == nil, nil
 	})
@@ -286,15 +277,9 @@ func (l *Lab) whole(ctx context.Context, primary *Server) error {
 		if l.config.Alone {
 			continue
 		}
-		members, err := m.Fleet(ctx)
+		alive, err := m.alive(ctx)
 		if err != nil {
 			return err
-		}
-		alive := 0
-		for _, row := range members {
-			if row["state"] == "alive" {
-				alive++
-			}
 		}
 		if alive != running {
 			return fmt.Errorf("%s knows of %d members of %d", m.Name, alive, running)
@@ -314,6 +299,9 @@ func (l *Lab) Close() error {
 		err = errors.Join(err, l.cluster.Stop())
 	}
 	l.Net.Close()
+	for _, p := range l.ports {
+		err = errors.Join(err, p.Close())
+	}
 	for _, m := range l.Members {
 		err = errors.Join(err, m.errors())
 	}
@@ -321,20 +309,4 @@ func (l *Lab) Close() error {
 		err = errors.Join(err, os.RemoveAll(l.dir))
 	}
 	return err
-}
-
-// await asks until it is so, an error comes or ctx ends.
-func await(ctx context.Context, every time.Duration, so func() (bool, error)) error {
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		if ok, err := so(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-t.C:
-		}
-	}
 }

@@ -5,11 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"fencepost/internal/program"
 )
 
 // Member is one Fencepost.
@@ -32,10 +30,8 @@ type Member struct {
 	dir         string
 	tolerated   []string
 
-	mu   sync.Mutex // guards what follows
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process is gone
-	err  error         // of Wait, once done is closed
+	mu   sync.Mutex       // guards proc
+	proc *program.Process // the present run; nil before the first
 }
 
 func (m *Member) file() string { return filepath.Join(m.dir, "fencepost.toml") }
@@ -56,76 +52,31 @@ func (m *Member) Start(ctx context.Context) error {
 	if m.Running() {
 		return fmt.Errorf("%s is running", m.Name)
 	}
-	if err := m.launch(); err != nil {
-		return err
-	}
-	return m.accepting(ctx)
-}
-
-func (m *Member) launch() error {
-	log, err := os.OpenFile(m.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p, err := program.Start(program.Command{Name: m.Name, Argv: []string{m.lab.config.Program, "serve", "-c", m.file()}, Log: m.LogFile()})
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	cmd := exec.Command(m.lab.config.Program, "serve", "-c", m.file())
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", m.Name, err)
-	}
-	m.lab.Net.Runs(m.Name, cmd.Process.Pid)
-	done := make(chan struct{})
-	m.mu.Lock()
-	m.cmd, m.done = cmd, done
-	m.mu.Unlock()
+	m.lab.Net.Runs(m.Name, p.PID())
 	go func() { // ends with the process
-		err := cmd.Wait()
-		m.lab.Net.Ran(cmd.Process.Pid)
-		m.mu.Lock()
-		if m.cmd == cmd {
-			m.err = err
-		}
-		m.mu.Unlock()
-		close(done)
+		<-p.Done()
+		m.lab.Net.Ran(p.PID())
 	}()
-	return nil
+	m.mu.Lock()
+	m.proc = p
+	m.mu.Unlock()
+	return p.Listening(ctx, startLimit, m.Addr)
 }
 
-func (m *Member) accepting(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	return await(ctx, 20*time.Millisecond, func() (bool, error) {
-		if !m.Running() {
-			return false, fmt.Errorf("%s ended: %s", m.Name, m.Log())
-		}
-		c, err := net.DialTimeout("tcp", m.Addr, time.Second)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil, nil
-	})
-}
-
-// process is the present run; done is nil before the first.
-func (m *Member) process() (*exec.Cmd, chan struct{}) {
+func (m *Member) process() *program.Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.cmd, m.done
+	return m.proc
 }
 
 // Running reports whether the process is there.
 func (m *Member) Running() bool {
-	_, done := m.process()
-	if done == nil {
-		return false
-	}
-	select {
-	case <-done:
-		return false
-	default:
-		return true
-	}
+	p := m.process()
+	return p != nil && p.Running()
 }
 
 // Kill ends the process without a word.
@@ -133,39 +84,26 @@ func (m *Member) Kill() error {
 	if !m.Running() {
 		return nil
 	}
-	cmd, done := m.process()
-	err := cmd.Process.Kill()
-	<-done
-	return err
+	return m.process().Kill()
 }
 
 // Signal sends a signal to the process.
-func (m *Member) Signal(s syscall.Signal) error {
-	cmd, _ := m.process()
-	return cmd.Process.Signal(s)
-}
+func (m *Member) Signal(s syscall.Signal) error { return m.process().Signal(s) }
 
 // Stop ends the process as an operator would.
 func (m *Member) Stop() error {
 	if !m.Running() {
 		return nil
 	}
-	cmd, done := m.process()
-	for range 2 { // the second one overtakes a drain
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return err
-		}
-		select {
-		case <-done:
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return m.err
-		case <-time.After(stopLimit / 2):
-		}
+	p := m.process()
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
 	}
-	cmd.Process.Kill() //nolint:errcheck // it is gone then
-	<-done
-	return fmt.Errorf("%s did not end within %v of SIGTERM", m.Name, stopLimit)
+	select {
+	case <-p.Done():
+	case <-time.After(stopLimit / 2):
+	}
+	return p.Stop(syscall.SIGTERM, stopLimit/2) // a second one overtakes a drain
 }
 
 // Tolerate says that error lines with this text in the log are what the run brings about.
@@ -302,19 +240,4 @@ func (m *Member) Problems(ctx context.Context) (string, error) {
 		}
 	}
 	return strings.Join(all, "\n"), err
-}
-
-// Status is what an HTTP path of the member answers.
-func (m *Member) Status(ctx context.Context, path string) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.HTTP+path, nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	io.Copy(io.Discard, resp.Body) //nolint:errcheck // its status is what is asked for
-	return resp.StatusCode, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"fencepost/internal/poll"
 )
 
 // PartitionResult is what came of Partition.
@@ -37,7 +39,7 @@ func (l *Lab) Partition(ctx context.Context, lasts time.Duration) (r PartitionRe
 	}
 	bounded, cancel := context.WithDeadline(ctx, began.Add(lasts))
 	defer cancel()
-	err = await(bounded, 50*time.Millisecond, func() (bool, error) {
+	err = poll.Until(bounded, 50*time.Millisecond, func() (bool, error) {
 		for _, m := range l.Members {
 			want := len(others)
 			if m == first {
@@ -73,7 +75,7 @@ func (l *Lab) generations(ctx context.Context, ok func([]string) bool) error {
 	bounded, cancel := context.WithTimeout(ctx, 40*time.Second)
 	defer cancel()
 	var all []string
-	err := await(bounded, 20*time.Millisecond, func() (bool, error) {
+	err := poll.Until(bounded, 20*time.Millisecond, func() (bool, error) {
 		all = all[:0]
 		for _, m := range l.Members {
 			row, err := m.Shard(ctx)

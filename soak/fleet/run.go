@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
+
+	"fencepost/internal/program"
 )
 
 // Options say what Run does.
@@ -48,9 +49,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	defer os.RemoveAll(dir)
 	if o.Binary == "" {
 		o.Binary = filepath.Join(dir, "fencepost")
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", o.Binary, "fencepost/cmd/fencepost")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build fencepost: %w\n%s", err, out)
+		if err := program.Build(ctx, o.Binary, "fencepost/cmd/fencepost"); err != nil {
+			return nil, err
 		}
 	}
 	r := &Report{}

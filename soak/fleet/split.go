@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"fencepost/internal/poll"
 )
 
 // Split says how the cluster is split in SplitBrain.
@@ -110,7 +112,7 @@ func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if err := await(bounded, 10*time.Millisecond, func() (bool, error) { return seen(), nil }); err != nil {
+	if err := poll.Until(bounded, 10*time.Millisecond, func() (bool, error) { return seen(), nil }); err != nil {
 		return r, fmt.Errorf("no member has elected the new primary: %w", err)
 	}
 	if s.Freeze {
@@ -180,7 +182,7 @@ func (l *Lab) shows(ctx context.Context, m *Member, standby *Server) string {
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var text string
-	await(bounded, 20*time.Millisecond, func() (bool, error) { //nolint:errcheck // what it shows is judged by the caller
+	poll.Until(bounded, 20*time.Millisecond, func() (bool, error) { //nolint:errcheck // what it shows is judged by the caller
 		rows, err := m.Console(bounded, "SHOW REPLICATION")
 		if err != nil {
 			return false, err

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"fencepost/internal/poll"
 )
 
 // Writers are clients that write all the time, and what they saw.
@@ -169,7 +171,7 @@ func (w *Writers) Await(ctx context.Context, clients int, s *Server, since time.
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	got := 0
-	err := await(ctx, 10*time.Millisecond, func() (bool, error) {
+	err := poll.Until(ctx, 10*time.Millisecond, func() (bool, error) {
 		who := map[string]bool{}
 		for _, a := range w.Acks() {
 			if a.Port == s.Port && a.Began.After(since) {

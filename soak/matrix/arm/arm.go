@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+
+	"fencepost/internal/program"
 )
 
 // The arms.
@@ -54,8 +57,8 @@ type Running struct {
 	// Version for the report.
 	Version string
 
-	procs   []*process
-	cleanup []func()
+	procs   []*program.Process
+	ends    []func() // called by Stop, the last one first
 	console *console // nil: none
 
 	once sync.Once
@@ -80,11 +83,8 @@ func Start(ctx context.Context, name string, s Setup) (*Running, error) {
 // Stop ends the arm's programs.
 func (r *Running) Stop() {
 	r.once.Do(func() {
-		for _, f := range r.cleanup {
-			f()
-		}
-		for _, p := range r.procs {
-			p.stop()
+		for _, end := range slices.Backward(r.ends) {
+			end()
 		}
 	})
 }
@@ -93,7 +93,7 @@ func (r *Running) Stop() {
 func (r *Running) Alive() error {
 	var errs []error
 	for _, p := range r.procs {
-		errs = append(errs, p.running())
+		errs = append(errs, p.Alive())
 	}
 	return errors.Join(errs...)
 }
@@ -102,7 +102,7 @@ func (r *Running) Alive() error {
 func (r *Running) Logs() []string {
 	var files []string
 	for _, p := range r.procs {
-		files = append(files, p.log)
+		files = append(files, p.Log())
 	}
 	return files
 }

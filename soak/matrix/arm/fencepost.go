@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"fencepost/internal/pgcluster"
+	"fencepost/internal/program"
 )
 
 // admin is the console's user.
@@ -22,7 +25,7 @@ func (r *Running) startControl(ctx context.Context, s *Setup) error {
 }
 
 // settings is the file of both. What is not here has its default.
-func (s *Setup) settings(port, http, fence string) string {
+func (s *Setup) settings(port int, http, fence string) string {
 	var hosts []string
 	for _, h := range s.Hosts {
 		hosts = append(hosts, fmt.Sprintf("%q", h.Addr))
@@ -33,7 +36,7 @@ func (s *Setup) settings(port, http, fence string) string {
 	}
 	return fmt.Sprintf(`[fencepost]
 listen_addr = "127.0.0.1"
-listen_port = %s
+listen_port = %d
 unix_socket_dir = ""
 auth_type = "trust"
 admin_users = [%q]
@@ -55,15 +58,15 @@ shard = "main"
 }
 
 func (r *Running) launchFencepost(ctx context.Context, s *Setup, fence, binary string, args ...string) error {
-	addr, port, err := freeAddr()
+	addr, port, err := pgcluster.FreeAddr()
 	if err != nil {
 		return err
 	}
-	http, _, err := freeAddr()
+	http, _, err := pgcluster.FreeAddr()
 	if err != nil {
 		return err
 	}
-	dir, err := folder(s.Dir, r.Name, nil)
+	dir, err := program.Folder(s.Dir, r.Name, nil)
 	if err != nil {
 		return err
 	}
@@ -71,15 +74,11 @@ func (r *Running) launchFencepost(ctx context.Context, s *Setup, fence, binary s
 	if err := os.WriteFile(file, []byte(s.settings(port, http, fence)), 0o600); err != nil {
 		return err
 	}
-	p, err := launch(r.Name, dir, append(append([]string{binary}, args...), file), syscall.SIGINT, nil)
-	if err != nil {
-		return err
-	}
-	r.procs, r.Version = append(r.procs, p), version(s.Programs.Fencepost, "version")
-	if err := p.listening(ctx, addr); err != nil {
+	r.Version = version(s.Programs.Fencepost, "version")
+	if err := r.launch(ctx, r.Name, dir, addr, append(append([]string{binary}, args...), file), syscall.SIGINT, nil); err != nil {
 		return err
 	}
 	r.console = openConsole(addr)
-	r.cleanup = append(r.cleanup, r.console.close)
+	r.ends = append(r.ends, r.console.close)
 	return r.connectTo(s, "", addr)
 }

@@ -11,16 +11,19 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"fencepost/internal/pgcluster"
+	"fencepost/internal/program"
 )
 
 // startBalanced puts HAProxy in front of a PgBouncer for each host. Clients are with the host whose role check says that
 // it is the primary; when one ceases to be, its sessions are ended, as the documentation of Patroni has it.
 func (r *Running) startBalanced(ctx context.Context, s *Setup) error {
-	as, err := account()
+	as, err := program.ServerAccount()
 	if err != nil {
 		return err
 	}
-	dir, err := folder(s.Dir, r.Name, as)
+	dir, err := program.Folder(s.Dir, r.Name, as)
 	if err != nil {
 		return err
 	}
@@ -34,14 +37,14 @@ func (r *Running) startBalanced(ctx context.Context, s *Setup) error {
 		if err != nil {
 			return err
 		}
-		r.cleanup = append(r.cleanup, check.close)
+		r.ends = append(r.ends, check.close)
 		_, port, err := net.SplitHostPort(check.addr())
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(&servers, "    server %s %s check port %s\n", h.Name, bouncer, port)
 	}
-	addr, _, err := freeAddr()
+	addr, _, err := pgcluster.FreeAddr()
 	if err != nil {
 		return err
 	}
@@ -64,13 +67,8 @@ listen primary
 		return err
 	}
 	argv := append(append([]string(nil), s.Programs.HAProxy...), "-db", "-f", file)
-	p, err := launch("haproxy", dir, argv, syscall.SIGTERM, as)
-	if err != nil {
-		return err
-	}
-	r.procs = append(r.procs, p)
 	r.Version = "HAProxy " + number(s.Programs.HAProxy, "-v") + ", PgBouncer " + number(s.Programs.PgBouncer, "-V")
-	if err := p.listening(ctx, addr); err != nil {
+	if err := r.launch(ctx, "haproxy", dir, addr, argv, syscall.SIGTERM, as); err != nil {
 		return err
 	}
 	if err := r.connectTo(s, "", addr); err != nil {

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"fencepost/internal/pgcluster"
+	"fencepost/internal/program"
 )
 
 func (r *Running) startFixed(ctx context.Context, s *Setup) error {
@@ -26,15 +29,15 @@ func (r *Running) startFixed(ctx context.Context, s *Setup) error {
 // launchPgBouncer starts one in front of a host. server_login_retry, 15 s by default, is what a new client is refused for
 // after a failed login: it is lowered, or PgBouncer would mostly be measured asleep.
 func (r *Running) launchPgBouncer(ctx context.Context, s *Setup, host Host) (addr string, err error) {
-	as, err := account()
+	as, err := program.ServerAccount()
 	if err != nil {
 		return "", err
 	}
-	dir, err := folder(s.Dir, r.Name, as)
+	dir, err := program.Folder(s.Dir, r.Name, as)
 	if err != nil {
 		return "", err
 	}
-	addr, port, err := freeAddr()
+	addr, port, err := pgcluster.FreeAddr()
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +54,7 @@ func (r *Running) launchPgBouncer(ctx context.Context, s *Setup, host Host) (add
 %s = host=%s port=%s
 [pgbouncer]
 listen_addr = 127.0.0.1
-listen_port = %s
+listen_port = %d
 unix_socket_dir =
 auth_type = trust
 auth_file = %s
@@ -67,10 +70,5 @@ log_disconnections = 0
 		return "", err
 	}
 	argv := append(append([]string(nil), s.Programs.PgBouncer...), file)
-	p, err := launch("pgbouncer-"+host.Name, dir, argv, syscall.SIGQUIT, as)
-	if err != nil {
-		return "", err
-	}
-	r.procs = append(r.procs, p)
-	return addr, p.listening(ctx, addr)
+	return addr, r.launch(ctx, "pgbouncer-"+host.Name, dir, addr, argv, syscall.SIGQUIT, as)
 }

@@ -2,17 +2,15 @@ package arm
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fencepost/internal/debian"
+	"fencepost/internal/program"
 )
 
 // Programs are what the arms run.
@@ -29,57 +27,27 @@ func (p *Programs) Find(ctx context.Context, dir, fencepost string, arms []strin
 		return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(arms, n) })
 	}
 	if needs(Fencepost, Control) && p.Fencepost == "" {
-		if p.Fencepost, err = build(ctx, dir, "fencepost", "fencepost/cmd/fencepost"); err != nil {
+		p.Fencepost = filepath.Join(dir, "fencepost")
+		if err := program.Build(ctx, p.Fencepost, "fencepost/cmd/fencepost"); err != nil {
 			return err
 		}
 	}
 	if needs(Control) {
-		if p.Control, err = build(ctx, dir, "control", "fencepost/internal/control"); err != nil {
+		p.Control = filepath.Join(dir, "control")
+		if err := program.Build(ctx, p.Control, "fencepost/internal/control"); err != nil {
 			return err
 		}
 	}
 	if needs(Fixed, Balanced) {
-		p.PgBouncer, err = find(ctx, dir, debian.Program{Name: "pgbouncer", Path: "usr/sbin/pgbouncer", Version: "-V"}, 1, 21)
+		p.PgBouncer, _, err = debian.Find(ctx, dir, debian.Program{Name: "pgbouncer", Path: "usr/sbin/pgbouncer", Version: "-V", Oldest: [2]int{1, 21}})
 		if err != nil {
 			return err
 		}
 	}
 	if needs(Balanced) {
-		p.HAProxy, err = find(ctx, dir, debian.Program{Name: "haproxy", Path: "usr/sbin/haproxy", Version: "-v"}, 2, 4)
+		p.HAProxy, _, err = debian.Find(ctx, dir, debian.Program{Name: "haproxy", Path: "usr/sbin/haproxy", Version: "-v", Oldest: [2]int{2, 4}})
 	}
 	return err
-}
-
-func build(ctx context.Context, dir, name, pkg string) (string, error) {
-	path := filepath.Join(dir, name)
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", path, pkg).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
-	}
-	return path, os.Chmod(path, 0o755)
-}
-
-var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)[.\d]*`)
-
-// find takes the machine's own program if it is recent enough, else Debian's newest.
-func find(ctx context.Context, dir string, p debian.Program, major, minor int) ([]string, error) {
-	for _, file := range []string{p.Name, "/" + p.Path} {
-		path, err := exec.LookPath(file)
-		if err != nil {
-			continue
-		}
-		if m := versionNumber.FindStringSubmatch(version(path, p.Version)); m != nil {
-			a, _ := strconv.Atoi(m[1])
-			b, _ := strconv.Atoi(m[2])
-			if a > major || a == major && b >= minor {
-				return []string{path}, nil
-			}
-		}
-	}
-	argv, _, err := debian.Fetch(ctx, p, dir)
-	if err != nil {
-		return nil, fmt.Errorf("get Debian's newest %s: %w", p.Name, err)
-	}
-	return argv, nil
 }
 
 // version is the first line that a program prints when asked for its version.
@@ -88,6 +56,8 @@ func version(path string, args ...string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return line
 }
+
+var versionNumber = regexp.MustCompile(`\d+(\.\d+)+`)
 
 // number is the version's number alone.
 func number(argv []string, arg string) string {

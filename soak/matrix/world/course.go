@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"fencepost/internal/poll"
 )
 
 // event is one kind of event.
@@ -112,7 +114,7 @@ func (c *course) best() (*Server, error) {
 	var best *Server
 	var most, sum int64
 	since := time.Now()
-	err := await(c.ctx, func() (bool, error) {
+	err := poll.Until(c.ctx, pollEvery, func() (bool, error) {
 		before := sum
 		best, most, sum = nil, -1, 0
 		for _, s := range c.w.standbys() {

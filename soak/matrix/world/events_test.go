@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"fencepost/internal/poll"
 )
 
 // Every kind of event, with synchronous replication: no acknowledged write is lost.
@@ -234,7 +236,7 @@ func TestBest(t *testing.T) {
 		if err := lagging.node.Configure(map[string]string{"primary_conninfo": ""}); err != nil {
 			t.Fatal(err)
 		}
-		err := await(t.Context(), func() (ok bool, err error) {
+		err := poll.Until(t.Context(), pollEvery, func() (ok bool, err error) {
 			err = lagging.node.QueryRow(t.Context(), "SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)", &ok)
 			return ok, err
 		})
@@ -295,7 +297,7 @@ func TestFailedStart(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := await(ctx, func() (bool, error) { return descriptors(t) <= before, nil }); err != nil {
+	if err := poll.Until(ctx, pollEvery, func() (bool, error) { return descriptors(t) <= before, nil }); err != nil {
 		t.Errorf("%d descriptors, %d before", descriptors(t), before)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/poll"
 	"fencepost/soak/matrix/world/relay"
 )
 
@@ -117,7 +118,7 @@ func (s *Server) readOnly(ctx context.Context, on bool) error {
 	if err := s.node.Configure(map[string]string{"default_transaction_read_only": want}); err != nil {
 		return err
 	}
-	err := await(ctx, func() (bool, error) {
+	err := poll.Until(ctx, pollEvery, func() (bool, error) {
 		var got string
 		err := s.node.QueryRow(ctx, "SHOW default_transaction_read_only", &got)
 		return got == want, err

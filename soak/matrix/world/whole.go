@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"fencepost/internal/poll"
 )
 
 // streamPatience is how long a standby may take to stream from a server that it was told to follow. One that does not has
@@ -36,7 +38,7 @@ func (w *World) whole(ctx context.Context, rebuilt func(*Server)) error {
 		return err
 	}
 	began := time.Now()
-	err := await(ctx, func() (bool, error) { return w.listening() && w.seen(began), nil })
+	err := poll.Until(ctx, pollEvery, func() (bool, error) { return w.listening() && w.seen(began), nil })
 	if err != nil {
 		return fmt.Errorf("relays and observer after everything is back: %w", err)
 	}
@@ -47,7 +49,7 @@ func (w *World) whole(ctx context.Context, rebuilt func(*Server)) error {
 func (w *World) stream(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return await(ctx, func() (bool, error) {
+	return poll.Until(ctx, pollEvery, func() (bool, error) {
 		missing, err := w.notStreaming(ctx)
 		return len(missing) == 0, err
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/poll"
 )
 
 // Config says what to start.
@@ -129,6 +130,9 @@ func (w *World) end() error {
 	return errors.Join(err, w.left(pids))
 }
 
+// pollEvery is how often what is waited for is asked for.
+const pollEvery = 5 * time.Millisecond
+
 // leaveLimit is how long processes of servers that have ended may take to go.
 const leaveLimit = 3 * time.Second
 
@@ -137,7 +141,7 @@ func (w *World) left(pids []int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	//nolint:errcheck // what is left is looked at next
-	await(ctx, func() (bool, error) { return len(pgcluster.Alive(pids)) == 0, nil })
+	poll.Until(ctx, pollEvery, func() (bool, error) { return len(pgcluster.Alive(pids)) == 0, nil })
 	var left []string
 	for _, pid := range pgcluster.Alive(pids) {
 		left = append(left, fmt.Sprintf("process %d", pid))
@@ -196,22 +200,5 @@ func (w *World) Observer() *Observer { return w.observer }
 func (w *World) say(format string, args ...any) {
 	if w.config.Progress != nil {
 		w.config.Progress(fmt.Sprintf(format, args...))
-	}
-}
-
-// await asks every few milliseconds until it is so, an error comes or ctx ends.
-func await(ctx context.Context, so func() (bool, error)) error {
-	t := time.NewTicker(5 * time.Millisecond)
-	defer t.Stop()
-	for {
-		ok, err := so()
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-t.C:
-		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/poll"
 )
 
 // full is set for all kinds of events and for other versions of PostgreSQL: minutes.
@@ -76,7 +77,7 @@ func setUp(t *testing.T, c Config) *scene {
 		// The runtime gives sockets up a moment after they were closed.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := await(ctx, func() (bool, error) { return descriptors(t) <= before, nil }); err != nil {
+		if err := poll.Until(ctx, pollEvery, func() (bool, error) { return descriptors(t) <= before, nil }); err != nil {
 			t.Errorf("%d descriptors, %d before", descriptors(t), before)
 		}
 	})
