@@ -78,6 +78,9 @@ func (f *fleet) nodeSeen(ctx actor.Context, now time.Time, msg *nodeSeen) {
 	if m.Boot == f.cfg.Boot {
 		return
 	}
+	if was := f.roster.byName[msg.node.name]; was != nil && was.Boot != m.Boot { // a node whose metadata changed its mind
+		f.nodeGone(ctx, now, &nodeGone{msg.node.name})
+	}
 	seen, fresh := f.roster.seen(now, msg.node, m)
 	f.store.locked(func(t *evidence.Table) { t.Joined(m.Boot) })
 	if fresh {

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -113,6 +115,10 @@ func (f *fleet) describe(now time.Time) *Description {
 	return d
 }
 
+func compareRows(a, b EvidenceRow) int {
+	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Member, b.Member), cmp.Compare(a.Boot, b.Boot))
+}
+
 // counts are what the actor counted.
 type counts struct {
 	packets, letters, states, records, news, rejected, skipped, failed, forged   uint64
@@ -128,7 +134,7 @@ func (f *fleet) families() []metrics.Family {
 	}
 	many := func(name, help, label string, v map[string]uint64) metrics.Family {
 		family := metrics.Family{Name: name, Help: help, Type: metrics.Counter, Labels: []string{label}}
-		for _, k := range sortedNames(v) {
+		for _, k := range slices.Sorted(maps.Keys(v)) {
 			family.Samples = append(family.Samples, metrics.Sample{Labels: []string{k}, Value: float64(v[k])})
 		}
 		return family

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"fencepost/cluster/evidence"
@@ -72,7 +74,7 @@ func newRoster(twin time.Duration) *roster {
 // seen notes that a node is alive, and returns its member and whether that is new.
 func (r *roster) seen(now time.Time, n node, m meta) (_ *member, fresh bool) {
 	old := r.byName[n.name]
-	if old != nil && old.Boot != m.Boot { // a node whose metadata changed its mind
+	if old != nil && old.Boot != m.Boot {
 		r.remove(old)
 		old = nil
 	}
@@ -184,22 +186,49 @@ func (r *roster) byPeerID(id uint32) (found *member, ambiguous bool) {
 	return found, false
 }
 
-// twins are the problems of members that should not be two: with one peer_id, or with one name for longer than a restart
-// takes.
+// twins are the problems of members that should not be several: with one peer_id, or with one name for longer than a
+// restart takes. There is one problem for each number or name, however many have it.
 func (r *roster) twins(now time.Time) []string {
+	named, numbered := make(map[string][]string), make(map[uint32][]string)
+	for _, m := range r.sorted() {
+		if m.state != Alive {
+			continue
+		}
+		if now.Sub(m.since) >= r.twin {
+			named[m.Member] = append(named[m.Member], m.node.addr.String())
+		}
+		if m.PeerID != 0 && !slices.Contains(numbered[m.PeerID], m.Member) {
+			numbered[m.PeerID] = append(numbered[m.PeerID], m.Member)
+		}
+	}
 	var problems []string
-	all := slices.DeleteFunc(r.sorted(), func(m *member) bool { return m.state != Alive })
-	for i, a := range all {
-		for _, b := range all[i+1:] {
-			switch {
-			case a.Member == b.Member && now.Sub(a.since) >= r.twin && now.Sub(b.since) >= r.twin:
-				problems = append(problems, fmt.Sprintf("two members are named %s: at %s and at %s", a.Member, a.node.addr, b.node.addr))
-			case a.Member != b.Member && a.PeerID == b.PeerID && a.PeerID != 0:
-				problems = append(problems, fmt.Sprintf("two members have peer_id %d: %s and %s; cancels for it are dropped", a.PeerID, a.Member, b.Member))
-			}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if at := named[name]; len(at) > 1 {
+			problems = append(problems, fmt.Sprintf("%s members are named %s: at %s", number(len(at)), name, firstOf(at)))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(numbered)) {
+		if of := numbered[id]; len(of) > 1 {
+			problems = append(problems, fmt.Sprintf("%s members have peer_id %d: %s; cancels for it are dropped", number(len(of)), id, firstOf(of)))
 		}
 	}
 	return problems
+}
+
+func number(n int) string {
+	if n == 2 {
+		return "two"
+	}
+	return strconv.Itoa(n)
+}
+
+// firstOf names the first few.
+func firstOf(names []string) string {
+	const few = 8
+	if more := len(names) - few; more > 0 {
+		names = append(names[:few:few], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, " and ")
 }
 
 func (r *roster) alive() (n int) {
@@ -210,9 +239,3 @@ func (r *roster) alive() (n int) {
 	}
 	return n
 }
-
-func compareRows(a, b EvidenceRow) int {
-	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Member, b.Member), cmp.Compare(a.Boot, b.Boot))
-}
-
-func sortedNames(m map[string]uint64) []string { return slices.Sorted(maps.Keys(m)) }
