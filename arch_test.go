@@ -3,7 +3,6 @@
 package fencepost_test
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -127,7 +126,7 @@ func sources(t *testing.T) []source {
 // rules look at one file each and say what is wrong with it.
 var rules = map[string]func(source) []string{
 	"imports": checkImports, "purity": checkPurity, "actors": checkActors, "sqlstates": checkSQLSTATEs,
-	"size": checkSize, "sleep": checkSleep,
+	"size": checkSize,
 }
 
 func TestRules(t *testing.T) {
@@ -261,32 +260,6 @@ func checkSize(s source) []string {
 	return nil
 }
 
-// checkSleep: a test that sleeps in real time is slow, and wrong on a slow machine.
-func checkSleep(s source) (problems []string) {
-	imports := s.imports()
-	if _, bubble := imports["testing/synctest"]; !s.isTest() || bubble || hasRig(s.name) {
-		return nil
-	}
-	ast.Inspect(s.ast, func(n ast.Node) bool {
-		if n, ok := n.(*ast.SelectorExpr); ok && isPackage(n.X, imports["time"]) && n.Sel.Name == "Sleep" {
-			problems = append(problems, fmt.Sprintf("%s: time.Sleep in a test without a synctest bubble", s.at(n)))
-		}
-		return true
-	})
-	return problems
-}
-
-// hasRig reports whether the tests of a file's package have their bubbles in a file of their own, as in lane_test.go and
-// rig_test.go.
-func hasRig(name string) bool {
-	files, err := filepath.Glob(path.Join(path.Dir(name), "*_test.go"))
-	return err == nil && slices.ContainsFunc(files, func(file string) bool {
-		b, err := os.ReadFile(file)
-		rig := strings.HasSuffix(file, "rig_test.go") || path.Base(file) == "fakes_test.go" || bytes.Contains(b, []byte("func bubble("))
-		return err == nil && rig && bytes.Contains(b, []byte(`"testing/synctest"`))
-	})
-}
-
 func isPackage(e ast.Expr, name string) bool {
 	id, ok := e.(*ast.Ident)
 	return ok && name != "" && id.Name == name
@@ -317,7 +290,6 @@ func TestRulesSeeOffences(t *testing.T) {
 		{"actors", "admin/x.go", `package admin; import "github.com/asynkron/protoactor-go/actor"; func f(c actor.Context) { c.Stash() }`},
 		{"sqlstates", "wire/x.go", "package wire; const x = `57P01`"},
 		{"size", "wire/x.go", "package wire" + strings.Repeat("\n", maxLines+1)},
-		{"sleep", "wire/x_test.go", `package wire; import "time"; func f() { time.Sleep(1) }`},
 	} {
 		if problems := rules[c.rule](parse(t, c.name, c.text)); len(problems) != 1 {
 			t.Errorf("%s found %d problems instead of 1 in %s: %.120s\n%s", c.rule, len(problems), c.name, c.text, strings.Join(problems, "\n"))
