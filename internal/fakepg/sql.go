@@ -70,9 +70,6 @@ var comment = regexp.MustCompile(`/\*.*?\*/`)
 
 // parse reads statements separated by semicolons; ok is false for what is none of those above, which is a syntax error.
 func parse(sql string) (all []statement, ok bool) {
-	if isIdentityQuery(sql) {
-		return []statement{{kind: identity, n: 1}}, true
-	}
 	for _, text := range split(comment.ReplaceAllString(sql, "")) {
 		text = strings.TrimSpace(text)
 		if text == "" {
