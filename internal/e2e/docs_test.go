@@ -5,19 +5,26 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// docs/failover.md names the test of each promise, every setting of a shard, and the errors in their own words.
-func TestFailoverPage(t *testing.T) {
+var (
+	testFunc   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	testName   = regexp.MustCompile(`\b(Test[A-Z]\w+)(…?)`)
+	makeTarget = regexp.MustCompile("(?m)(?:^    |`)make ([a-z-]+)")
+	link       = regexp.MustCompile(`\]\(([^)#:]+)[^):]*\)`)
+)
+
+// The tests, targets of make and pages that a page names are there. A test's name may be the beginning of several: TestX….
+func TestPages(t *testing.T) {
 	t.Parallel()
-	page := file(t, "../../docs/failover.md")
-	tests := map[string]bool{}
+	var tests []string
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, "_test.go") {
-			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(file(t, path), -1) {
-				tests[m[1]] = true
+			for _, m := range testFunc.FindAllStringSubmatch(file(t, path), -1) {
+				tests = append(tests, m[1])
 			}
 		}
 		return err
@@ -25,14 +32,43 @@ func TestFailoverPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(page, -1)
-	for _, name := range named {
-		if !tests[name] {
-			t.Errorf("there is no test %s", name)
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, named := file(t, "../../Makefile"), 0
+	for _, path := range append(pages, "../../README.md", "../../ARCHITECTURE.md", "../../CHANGELOG.md") {
+		page := file(t, path)
+		for _, m := range testName.FindAllStringSubmatch(page, -1) {
+			named++
+			if !slices.ContainsFunc(tests, func(n string) bool { return n == m[1] || m[2] != "" && strings.HasPrefix(n, m[1]) }) {
+				t.Errorf("%s: there is no test %s", path, m[0])
+			}
+		}
+		for _, m := range makeTarget.FindAllStringSubmatch(page, -1) {
+			named++
+			if !strings.Contains(makefile, "\n"+m[1]+": ") {
+				t.Errorf("%s: there is no make %s", path, m[1])
+			}
+		}
+		for _, m := range link.FindAllStringSubmatch(page, -1) {
+			named++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
 		}
 	}
-	if len(named) < 20 {
-		t.Errorf("it names %d tests", len(named))
+	if named < 100 {
+		t.Errorf("they name %d things", named)
+	}
+}
+
+// docs/failover.md names the tests of what it says, and every setting of a shard.
+func TestFailoverPage(t *testing.T) {
+	t.Parallel()
+	page := file(t, "../../docs/failover.md")
+	if n := len(testName.FindAllString(page, -1)); n < 20 {
+		t.Errorf("it names %d tests", n)
 	}
 	_, shards, _ := strings.Cut(file(t, "../../docs/fencepost.toml"), "\n[shards.main]\n")
 	shards, _, _ = strings.Cut(shards, "\n[databases.app]\n")

@@ -39,7 +39,7 @@ func TestAllStandbys(t *testing.T) {
 	g.reads("prefer-standby", standby)
 	began := time.Now()
 	g.loginRefused(standby.Addr() + ": it is in recovery")
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > patience/2 { // query_wait_timeout is two minutes
 		t.Errorf("a login was refused after %s", took)
 	}
 	g.promote(standby)
@@ -64,9 +64,7 @@ func TestStrangerAtAReusedAddress(t *testing.T) {
 	g.must(g.node.Kill())
 	g.elects(nil, "unhealthy failover")
 	g.noPrimary(at.addr + ": it belongs to another cluster")
-	if _, err := served(g.transaction(), false, "options", "-c fencepost.target=any"); err == nil {
-		t.Error("a read was served by a server of another cluster")
-	}
+	g.unserved("any")
 	at.connect(g.nodes[1].Addr())
 	g.reads("standby", g.nodes[1])
 	g.promote(g.nodes[1])
@@ -162,7 +160,7 @@ func TestNonsenseHosts(t *testing.T) {
 	}
 	for i, addr := range addrs {
 		row := g.replication(addr)
-		if row["role"] != "unknown" || row["monitor"] == "up" && row["note"] == "" || row["note"] == "NULL" {
+		if row["role"] != "unknown" || row["note"] == "NULL" {
 			t.Errorf("a host that %s: %v", nonsense[i].name, row)
 		}
 	}

@@ -87,7 +87,11 @@ func TestFenceModes(t *testing.T) {
 	g.must(g.nodes[0].Kill())
 	g.promote(g.nodes[1])
 	round()
-	t.Logf("fences: %v, and after a failover %v", before, fences(t, http))
+	after := fences(t, http)
+	if after["always"]-before["always"] < writes || after["off"] != 0 {
+		t.Errorf("fences after a failover: %v, before it %v", after, before)
+	}
+	t.Logf("fences: %v, and after a failover %v", before, after)
 	g.none()
 }
 

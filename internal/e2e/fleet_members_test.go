@@ -196,23 +196,40 @@ func fleetRestart(t *testing.T, l *fleet.Lab) {
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next, err := m.Connect(t.Context(), "session")
+	goesOn(t, l, m, func(fleet.CancelKey) {
+		for _, by := range l.Members {
+			if err := by.Cancel(t.Context(), key); err != nil {
+				t.Errorf("a cancel at %s: %v", by.Name, err)
+			}
+		}
+	})
+}
+
+// goesOn checks that a statement at a member goes on whatever cancel does. cancel is told the key of its session, and called
+// while the statement runs.
+func goesOn(t *testing.T, l *fleet.Lab, m *fleet.Member, cancel func(own fleet.CancelKey)) {
+	t.Helper()
+	const sleeps = "SELECT pg_sleep(1)"
+	c, err := m.Connect(t.Context(), "session")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer next.Close(t.Context()) //nolint:errcheck // the test is over
+	defer c.Close(t.Context()) //nolint:errcheck // the test is over
 	done := make(chan error, 1)
 	go func() { // ends with the statement
-		_, err := next.Exec(t.Context(), "SELECT pg_sleep(0.5)")
+		_, err := c.Exec(t.Context(), sleeps)
 		done <- err
 	}()
-	for _, by := range l.Members {
-		if err := by.Cancel(t.Context(), key); err != nil {
-			t.Errorf("a cancel at %s: %v", by.Name, err)
-		}
+	runs := func() (n bool, err error) {
+		err = l.Primary().QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE state = 'active' AND query = '"+sleeps+"'", &n)
+		return n, err
 	}
+	if err := poll(patience, runs); err != nil {
+		t.Fatalf("the statement is not seen at its server: %v", err)
+	}
+	cancel(fleet.CancelKey{PID: c.PgConn().PID(), Secret: c.PgConn().SecretKey()})
 	if err := <-done; err != nil {
-		t.Errorf("a statement was hit by the key of an earlier process: %v", err)
+		t.Errorf("a statement was hit by a cancel that was not for it: %v", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,6 @@ type front struct {
 	shard    []string
 	lines    []string
 	sections string
-	conf     map[string]string
 }
 
 func newGroup(t testing.TB, f front) *group {
@@ -41,9 +41,6 @@ func startGroup(t testing.TB, f front) *group {
 	t.Helper()
 	o := serverOptions("15")
 	o.Standbys = f.standbys
-	for k, v := range f.conf {
-		o.Conf[k] = v
-	}
 	o.Databases = []string{"e2e"}
 	c := pgcluster.New(t, o)
 	g := &group{lab: &lab{t: t, node: c.Primary(), db: "e2e"}, cluster: c, nodes: c.Nodes}
@@ -120,7 +117,7 @@ func (g *group) elects(n *pgcluster.Node, states string) {
 	var row map[string]string
 	err := poll(patience, func() (bool, error) {
 		row = g.shard()
-		return row["elected"] == want && strings.Contains(states, row["state"]), nil
+		return row["elected"] == want && slices.Contains(strings.Fields(states), row["state"]), nil
 	})
 	if err != nil {
 		g.t.Fatalf("elected %s, want %s (%s): %v\n%v\n%s", row["elected"], want, states, err, row, g.said())

@@ -88,7 +88,7 @@ func (w *writers) misbound(who, text string) {
 	w.wrong = append(w.wrong, who+": "+text)
 }
 
-// all waits until every client has written to n in a transaction begun after since, and returns how long after since the
+// all waits until every client has had a transaction on n committed after since, and returns how long after since the
 // first and the last of them had.
 func (w *writers) all(what string, since time.Time, n *pgcluster.Node) (first, last time.Duration) {
 	w.g.t.Helper()
