@@ -115,6 +115,8 @@ func refused(err error) bool {
 func (a *decider) hinted(now time.Time, m *Hinted) {
 	h, why := role.Host(m.Host), "it said "+m.Code+" on a connection"
 	switch {
+	case m.Code == "": // the lane ended before it came to know
+		why = "it said something on a connection that puts it in question"
 	case m.Code == pgerr.ReadOnlyTransaction:
 		why = "it refused a write as read-only"
 	case announcesEnd(m.Code):
@@ -128,9 +130,10 @@ func (a *decider) hinted(now time.Time, m *Hinted) {
 // lookAfterLoss asks the monitor of a host that something happened to, and all of them if it is the elected one: whoever
 // takes over is then found sooner.
 func (a *decider) lookAfterLoss(h role.Host) {
-	a.probe(h)
 	if h == a.election.View().Elected {
 		a.probeAll()
+	} else {
+		a.probe(h)
 	}
 }
 

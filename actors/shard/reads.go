@@ -56,14 +56,12 @@ func (w *watched) answered(o role.Observation, primary uint64) {
 // primaryLSN is where the log of the elected host ended when it was asked, not after the host of the observation was: what
 // that one has not got of it, it lacks. 0: not known.
 func (a *decider) primaryLSN(of role.Observation) uint64 {
-	v := a.election.View()
-	if v.Elected == "" || v.Elected == of.Host {
+	elected := a.election.View().Elected
+	if elected == of.Host {
 		return 0
 	}
-	for _, row := range a.election.Hosts(of.Asked) {
-		if row.Host == v.Elected && !row.Last.Asked.After(of.Asked) && row.Last.SystemID == of.SystemID {
-			return row.Last.LSN
-		}
+	if last := a.election.Last(elected); !last.Asked.After(of.Asked) && last.SystemID == of.SystemID {
+		return last.LSN
 	}
 	return 0
 }

@@ -54,6 +54,14 @@ func (m *Machine) Hosts(now time.Time) []HostRow {
 	return rows
 }
 
+// Last is the latest answer of a host, whatever it said; Asked is zero if there was none.
+func (m *Machine) Last(name role.Host) role.Observation {
+	if h := m.find(name); h != nil {
+		return h.rec.Last()
+	}
+	return role.Observation{}
+}
+
 // Explain says what is known about each host that could be the primary, for the error of who waits for one.
 func (m *Machine) Explain(now time.Time) string {
 	var parts []string
