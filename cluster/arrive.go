@@ -68,7 +68,7 @@ func (f *fleet) receivedState(ctx actor.Context, now time.Time, msg *receivedSta
 	}
 }
 
-func (f *fleet) nodeSeen(ctx actor.Context, now time.Time, msg *nodeSeen) {
+func (f *fleet) nodeSeen(now time.Time, msg *nodeSeen) {
 	m, err := decodeMeta(msg.meta)
 	if err != nil {
 		f.journal.note(zerolog.WarnLevel, "a member says nothing of itself that can be read: another version, or another program", msg.node.name+" at "+msg.node.addr.String())
@@ -79,7 +79,7 @@ func (f *fleet) nodeSeen(ctx actor.Context, now time.Time, msg *nodeSeen) {
 		return
 	}
 	if was := f.roster.byName[msg.node.name]; was != nil && was.Boot != m.Boot { // a node whose metadata changed its mind
-		f.nodeGone(ctx, now, &nodeGone{msg.node.name})
+		f.nodeGone(now, &nodeGone{msg.node.name})
 	}
 	seen, fresh := f.roster.seen(now, msg.node, m)
 	f.store.locked(func(t *evidence.Table) { t.Joined(m.Boot) })
@@ -87,10 +87,10 @@ func (f *fleet) nodeSeen(ctx actor.Context, now time.Time, msg *nodeSeen) {
 		f.cfg.Log.Info().Str("member", m.Member).Stringer("addr", msg.node.addr).Stringer("boot", m.Boot).Str("version", m.Version).Msg("fleet: member joined")
 	}
 	f.compareSettings(seen)
-	f.changed(ctx)
+	f.recount()
 }
 
-func (f *fleet) nodeGone(ctx actor.Context, now time.Time, msg *nodeGone) {
+func (f *fleet) nodeGone(now time.Time, msg *nodeGone) {
 	m := f.roster.gone(now, msg.name)
 	if m == nil {
 		return
@@ -98,7 +98,7 @@ func (f *fleet) nodeGone(ctx actor.Context, now time.Time, msg *nodeGone) {
 	f.store.locked(func(t *evidence.Table) { t.Left(now, m.Boot) })
 	f.cfg.Log.Info().Str("member", m.Member).Stringer("addr", m.node.addr).Stringer("state", m.state).Msg("fleet: member gone")
 	f.forsake(m)
-	f.changed(ctx)
+	f.recount()
 }
 
 func (f *fleet) pinged(now time.Time, msg *pinged) {
@@ -107,24 +107,15 @@ func (f *fleet) pinged(now time.Time, msg *pinged) {
 	}
 }
 
-// changed is after every change of the membership.
-func (f *fleet) changed(ctx actor.Context) {
-	f.store.members.Store(int64(max(1, f.roster.alive())))
-	if f.attached.Members != nil {
-		ctx.Send(f.attached.Members, &MembersChanged{f.memberRows()})
-	}
-}
+// recount is after every change of the membership.
+func (f *fleet) recount() { f.store.members.Store(int64(max(1, f.roster.alive()))) }
 
-func (f *fleet) attach(ctx actor.Context, msg *Attach) {
+func (f *fleet) attach(msg *Attach) {
 	if msg.Cancels != nil {
 		f.attached.Cancels = msg.Cancels
 	}
 	if msg.Operations != nil {
 		f.attached.Operations = msg.Operations
-	}
-	if msg.Members != nil {
-		f.attached.Members = msg.Members
-		f.changed(ctx)
 	}
 }
 
@@ -134,14 +125,13 @@ func (f *fleet) storeMeta() {
 }
 
 // announce tells everybody what changed of this member.
-func (f *fleet) announce(ctx actor.Context) {
+func (f *fleet) announce() {
 	f.storeMeta()
 	if f.link != nil {
 		f.link.announce()
 		if m := f.roster.byBoot[f.cfg.Boot]; m != nil {
 			m.meta = f.meta
 		}
-		f.changed(ctx)
 	}
 }
 

@@ -37,15 +37,11 @@ type Config struct {
 	Size     int           // fleet_size, for people
 
 	// What follows has defaults.
-	Boot         evidence.Boot // drawn at random
-	Lookup       func(ctx context.Context, host string) ([]netip.Addr, error)
-	Transport    func(*log.Logger) (memberlist.Transport, error) // sockets at Bind; called at every start of the actor
-	Refresh      time.Duration                                   // between two tellings of the same: 1 s, longer in large fleets
-	Rejoin       time.Duration                                   // between two attempts to join who is missing: 10 s
-	LeaveTimeout time.Duration                                   // how long leaving may take: 1 s
-	TwinAfter    time.Duration                                   // how long two of one name may be alive, as at a restart: 10 s
-	Limits       evidence.Limits
-	Log          zerolog.Logger
+	Boot      evidence.Boot // drawn at random
+	Lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
+	Transport func(*log.Logger) (memberlist.Transport, error) // sockets at Bind; called at every start of the actor
+	TwinAfter time.Duration                                   // how long two of one name may be alive, as at a restart: 10 s
+	Log       zerolog.Logger
 }
 
 // Check says what is wrong with the settings; nil if nothing is. It does not look at the network.
@@ -88,8 +84,7 @@ func (c Config) withDefaults() Config {
 	if c.Transport == nil {
 		c.Transport = c.sockets
 	}
-	c.Refresh, c.Rejoin = cmp.Or(c.Refresh, time.Second), cmp.Or(c.Rejoin, 10*time.Second)
-	c.LeaveTimeout, c.TwinAfter = cmp.Or(c.LeaveTimeout, time.Second), cmp.Or(c.TwinAfter, 10*time.Second)
+	c.TwinAfter = cmp.Or(c.TwinAfter, 10*time.Second)
 	return c
 }
 

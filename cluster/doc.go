@@ -9,7 +9,7 @@
 // The actor runs on the ordinary dispatcher. It owns nothing that others wait for: all that blocks (binding, DNS, joining,
 // streams to other members, leaving) runs on goroutines that answer by message, and memberlist's callbacks copy and go.
 //
-//	starting --bound--> open --Close--> leaving --left, or LeaveTimeout--> stopped
+//	starting --bound--> open --Close--> leaving --left, or leaveTimeout--> stopped
 //	starting --address in use--> starting, again after a while
 //
 // Beside that it is ready or not: a shard grants no write before it got Ready, which comes once, after the first exchange

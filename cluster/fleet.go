@@ -17,8 +17,8 @@ func Props(c Config) *actor.Props {
 	cfg := c.withDefaults()
 	keys := &memberlist.Keyring{}
 	shared := &durable{
-		store: newStore(cfg), subscribers: make(map[string][]*subscriber), names: make(map[evidence.Shard]string),
-		told: make(map[evidence.Key]time.Time), journal: newJournal(cfg.Log), keys: keys, roster: newRoster(cfg.TwinAfter),
+		store: newStore(cfg.Boot), subscribers: make(map[string][]*subscriber), names: make(map[evidence.Shard]string),
+		journal: newJournal(cfg.Log), keys: keys, roster: newRoster(cfg.TwinAfter),
 	}
 	setKeys(keys, cfg.Keys)
 	return actor.PropsFromProducer(func() actor.Actor {
@@ -35,7 +35,6 @@ type durable struct {
 	keys        *memberlist.Keyring
 	subscribers map[string][]*subscriber // by shard
 	names       map[evidence.Shard]string
-	told        map[evidence.Key]time.Time // when a register of this process was told last
 	attached    Attach
 	meta        meta
 	settings    map[string]string
@@ -82,7 +81,7 @@ func (f *fleet) Receive(ctx actor.Context) {
 	case *tick:
 		f.tick(ctx, now, msg)
 	case *opened:
-		f.opened(ctx, now, msg)
+		f.opened(now, msg)
 	case *received:
 		f.store.waiting.Add(-1)
 		f.received(ctx, now, msg)
@@ -90,9 +89,9 @@ func (f *fleet) Receive(ctx actor.Context) {
 		f.store.waiting.Add(-1)
 		f.receivedState(ctx, now, msg)
 	case *nodeSeen:
-		f.nodeSeen(ctx, now, msg)
+		f.nodeSeen(now, msg)
 	case *nodeGone:
-		f.nodeGone(ctx, now, msg)
+		f.nodeGone(now, msg)
 	case *pinged:
 		f.pinged(now, msg)
 	case *joined:
@@ -104,7 +103,7 @@ func (f *fleet) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		f.terminated(msg.Who)
 	case *actor.Stopping, *actor.Restarting:
-		f.end(now)
+		f.end()
 	case *actor.Stopped:
 	default:
 		f.receiveOthers(ctx, now)
@@ -116,8 +115,6 @@ func (f *fleet) receiveOthers(ctx actor.Context, now time.Time) {
 	switch msg := ctx.Message().(type) {
 	case *Subscribe:
 		f.subscribe(ctx, now, msg)
-	case *Unsubscribe:
-		f.unsubscribe(ctx, msg)
 	case *Publish:
 		f.publish(now, msg)
 	case *PublishFloor:
@@ -131,14 +128,14 @@ func (f *fleet) receiveOthers(ctx actor.Context, now time.Time) {
 	case *OperationDone:
 		f.operationDone(msg)
 	case *Attach:
-		f.attach(ctx, msg)
+		f.attach(msg)
 	case *SetDraining:
 		f.meta.Draining = msg.Draining
-		f.announce(ctx)
+		f.announce()
 	case *SetLoad:
 		f.store.load.Store(uint64(msg.Clients)<<32 | uint64(msg.Servers))
 	case *SetSettings:
-		f.setSettings(ctx, msg.Settings)
+		f.setSettings(msg.Settings)
 	case *Configure:
 		f.configured = msg
 		f.configure(now)
@@ -147,7 +144,7 @@ func (f *fleet) receiveOthers(ctx actor.Context, now time.Time) {
 	case *Scrape:
 		answer(msg.Reply, f.families())
 	case *Close:
-		f.close(now)
+		f.close()
 	default:
 		f.cfg.Log.Error().Type("message_type", msg).Msg("fleet: unhandled message")
 	}
@@ -190,7 +187,7 @@ func (f *fleet) configure(now time.Time) {
 	if c == nil {
 		return
 	}
-	f.cfg.Join, f.cfg.JoinWait, f.cfg.Size = c.Join, c.JoinWait, c.Size
+	f.cfg.Join, f.cfg.Size = c.Join, c.Size
 	setKeys(f.keys, c.Keys)
 	if f.link != nil {
 		f.nextJoin = now
@@ -257,17 +254,20 @@ func (f *fleet) tick(ctx actor.Context, now time.Time, msg *tick) {
 	f.arm(now)
 }
 
-// joinAgain begins a round of attempts to join who is not known to be alive: often at first, then every Rejoin. memberlist
+// rejoin is the time between two rounds of attempts to join who is missing.
+const rejoin = 10 * time.Second
+
+// joinAgain begins a round of attempts to join who is not known to be alive: often at first, then every rejoin. memberlist
 // itself never gets over a partition that was long enough for both sides to forget each other.
 func (f *fleet) joinAgain(now time.Time) {
 	if f.link == nil || f.joining || f.nextJoin.IsZero() || now.Before(f.nextJoin) {
 		return
 	}
 	f.joining = true
-	alive, dead := f.roster.dead()
+	alive, dead := f.roster.addresses()
 	f.link.join(f.cfg, f.cfg.Join, alive, dead)
 	f.joins++
-	wait := min(f.cfg.Rejoin, 250*time.Millisecond<<min(f.joins, 8))
+	wait := min(rejoin, 250*time.Millisecond<<min(f.joins, 8))
 	f.nextJoin = now.Add(wait - wait/20 + rand.N(wait/10+1)) // jittered, so that a fleet does not join in step
 }
 

@@ -267,7 +267,7 @@ func TestGarbageAndFloods(t *testing.T) {
 			t.Errorf("%d lines of log", lines)
 		}
 		// With the right key: a member that floods.
-		link := &link{store: newStore(proxies[1].cfg), tell: func(any) {}}
+		link := &link{store: newStore(proxies[1].cfg.Boot), tell: func(any) {}}
 		for i := range 3 * maxWaiting {
 			(*callbacks)(link).NotifyMsg([]byte{evidenceMessage, byte(i)})
 		}
@@ -342,7 +342,7 @@ func TestKeyRotation(t *testing.T) {
 		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
 		for step, keys := range [][][]byte{{key(1), key(2)}, {key(2), key(1)}, {key(2)}} {
 			for i, p := range proxies {
-				p.send(&Configure{Join: p.cfg.Join, Keys: keys, JoinWait: p.cfg.JoinWait})
+				p.send(&Configure{Join: p.cfg.Join, Keys: keys})
 				time.Sleep(5 * time.Second)
 				timeline := uint32(100 + step*10 + i)
 				p.saw("10.0.0.1:5432", role.Writable, timeline)

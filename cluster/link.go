@@ -198,12 +198,12 @@ func lookup(ctx context.Context, cfg *Config, name string) []netip.AddrPort {
 	return addrs
 }
 
-// leave says goodbye to the members given and ends the link. It blocks for at most three times limit.
-func (l *link) leave(limit time.Duration, farewells map[node][]byte) error {
+// leave says goodbye to the members given and ends the link. It blocks for at most three times leaveTimeout.
+func (l *link) leave(farewells map[node][]byte) error {
 	for to, message := range farewells {
 		_ = l.list.SendBestEffort(to.memberlist(), message)
 	}
-	err := l.list.Leave(limit)
+	err := l.list.Leave(leaveTimeout)
 	l.end()
 	err = errors.Join(err, l.list.Shutdown())
 	idle := make(chan struct{})
@@ -213,7 +213,7 @@ func (l *link) leave(limit time.Duration, farewells map[node][]byte) error {
 	}()
 	select {
 	case <-idle:
-	case <-time.After(2 * limit):
+	case <-time.After(2 * leaveTimeout):
 	}
 	return err
 }

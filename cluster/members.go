@@ -148,8 +148,8 @@ func (r *roster) others() []*member {
 	return slices.DeleteFunc(r.sorted(), func(m *member) bool { return m.self || m.state != Alive })
 }
 
-// dead are the addresses of members that are alive, and of those that did not say goodbye.
-func (r *roster) dead() (alive, dead []netip.AddrPort) {
+// addresses are those of members that are alive, and of those that did not say goodbye.
+func (r *roster) addresses() (alive, dead []netip.AddrPort) {
 	for _, m := range r.sorted() {
 		switch {
 		case m.state == Alive:

@@ -14,16 +14,11 @@ import (
 type (
 	// Subscribe asks for what other members say of a shard: PeerEvidence, PeerFloor and Forgotten, all that is known at once,
 	// then Ready, if that is so or as soon as it is. Generation is the one the shard is in. A second one of the same
-	// subscriber has everything sent again. It ends with Unsubscribe or when the subscriber ends.
+	// subscriber has everything sent again. It ends when the subscriber ends.
 	Subscribe struct {
 		Shard      string
 		To         *actor.PID
 		Generation uint64
-	}
-	// Unsubscribe ends a subscription.
-	Unsubscribe struct {
-		Shard string
-		To    *actor.PID
 	}
 	// Publish tells the others what a look at a host showed. Send every one: what differs from the last goes out at once, the
 	// rest now and then. Observer and Seq are set here. Nothing answers.
@@ -67,11 +62,10 @@ type (
 
 // Messages to and from the other actors of the process.
 type (
-	// Attach says who serves what arrives, and who hears of members; nil fields stay as they are.
+	// Attach says who serves what arrives; nil fields stay as they are.
 	Attach struct {
 		Cancels    *actor.PID // gets CancelFor
 		Operations *actor.PID // gets Operation
-		Members    *actor.PID // gets MembersChanged
 	}
 	// CancelFor asks for a cancel to be passed on to the member with that PeerID, and is what that member's Cancels gets.
 	// One for nobody, for two members with one PeerID, or for a member that has too many to deal with already, is dropped
@@ -119,8 +113,6 @@ type (
 		Err     string
 		Rows    [][]string
 	}
-	// MembersChanged tells the whole membership after each change.
-	MembersChanged struct{ Members []MemberRow }
 
 	// SetDraining says whether this member takes no new clients any more.
 	SetDraining struct{ Draining bool }
@@ -130,16 +122,15 @@ type (
 	SetSettings struct{ Settings map[string]string }
 	// Configure replaces what a reload may change.
 	Configure struct {
-		Join     []string
-		Keys     [][]byte
-		JoinWait time.Duration
-		Size     int
+		Join []string
+		Keys [][]byte
+		Size int
 	}
 	// Describe asks for a Description. Reply must have room for it.
 	Describe struct{ Reply chan<- *Description }
 	// Scrape asks for metrics. Reply must have room for them.
 	Scrape struct{ Reply chan<- []metrics.Family }
-	// Close leaves the fleet, within LeaveTimeout, and ends the actor: await its end. An actor that is stopped without it
+	// Close leaves the fleet, within three times leaveTimeout, and ends the actor: await its end. An actor that is stopped without it
 	// leaves behind its back.
 	Close struct{}
 )

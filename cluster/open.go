@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 )
 
@@ -29,7 +28,7 @@ func (f *fleet) open() {
 		case !over:
 			tell(&opened{o, err})
 		case l != nil:
-			_ = l.leave(own.LeaveTimeout, nil)
+			_ = l.leave(nil)
 		}
 	}()
 }
@@ -46,7 +45,7 @@ func (o *opening) take(over bool) *link {
 	return l
 }
 
-func (f *fleet) opened(ctx actor.Context, now time.Time, msg *opened) {
+func (f *fleet) opened(now time.Time, msg *opened) {
 	if msg.by != f.opening {
 		return // of before a restart, which closed it
 	}
@@ -70,18 +69,18 @@ func (f *fleet) opened(ctx actor.Context, now time.Time, msg *opened) {
 		if l.outdated() { // it changed while the address was being bound
 			l.announce()
 		}
-		f.changed(ctx)
+		f.recount()
 	}
 	f.arm(now)
 }
 
 // close leaves the fleet; the actor ends when that is done.
-func (f *fleet) close(now time.Time) {
+func (f *fleet) close() {
 	if f.closing {
 		return
 	}
 	f.closing = true
-	f.abandonRequests(now)
+	f.abandonRequests()
 	switch {
 	case f.link != nil:
 		f.leave(f.link, f.farewells())
@@ -91,11 +90,14 @@ func (f *fleet) close(now time.Time) {
 	}
 }
 
+// leaveTimeout bounds saying goodbye; what is still being sent may take twice that.
+const leaveTimeout = time.Second
+
 // leave ends a link behind the actor's back, and says closed.
 func (f *fleet) leave(l *link, farewells map[node][]byte) {
-	tell, limit, log := f.tell, f.cfg.LeaveTimeout, f.cfg.Log
-	go func() { // ends within three times the limit
-		if err := l.leave(limit, farewells); err != nil {
+	tell, log := f.tell, f.cfg.Log
+	go func() { // ends within three times leaveTimeout
+		if err := l.leave(farewells); err != nil {
 			log.Warn().Err(err).Msg("fleet: it left without every member knowing")
 		}
 		tell(&closed{})
@@ -103,19 +105,18 @@ func (f *fleet) leave(l *link, farewells map[node][]byte) {
 }
 
 // end lets go of everything without waiting for it.
-func (f *fleet) end(now time.Time) {
+func (f *fleet) end() {
 	if f.timer != nil {
 		f.timer.Stop()
 	}
 	f.tickGeneration++
-	f.abandonRequests(now)
+	f.abandonRequests()
 	farewells, l := f.farewells(), f.link
 	if l == nil {
 		farewells, l = nil, f.opening.take(true)
 	}
 	f.link, f.opening = nil, nil
 	if l != nil {
-		limit := f.cfg.LeaveTimeout
-		go func() { _ = l.leave(limit, farewells) }() // ends within three times the limit
+		go func() { _ = l.leave(farewells) }() // ends within three times leaveTimeout
 	}
 }

@@ -258,20 +258,20 @@ func (f *fleet) giveUp(id uint64, r *request, why string) {
 }
 
 // abandonRequests answers whoever waits, because this member leaves.
-func (f *fleet) abandonRequests(time.Time) {
+func (f *fleet) abandonRequests() {
 	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
 		f.giveUp(id, f.requests[id], "this member is leaving the fleet")
 	}
 }
 
-func (f *fleet) setSettings(ctx actor.Context, settings map[string]string) {
+func (f *fleet) setSettings(settings map[string]string) {
 	f.settings = maps.Clone(settings)
 	h := fnv.New64a()
 	for _, k := range slices.Sorted(maps.Keys(f.settings)) {
 		fmt.Fprintf(h, "%q=%q\n", k, f.settings[k])
 	}
 	f.meta.Settings = max(h.Sum64(), 1)
-	f.announce(ctx)
+	f.announce()
 	for _, m := range f.roster.others() {
 		m.asked = 0
 		f.compareSettings(m)

@@ -150,7 +150,7 @@ func TestQueue(t *testing.T) {
 }
 
 func TestGossipFitsIntoPackets(t *testing.T) {
-	s := newStore(Config{Boot: evidence.Boot{1}})
+	s := newStore(evidence.Boot{1})
 	s.members.Store(10)
 	now := time.Unix(1e9, 0)
 	for i := range 100 {

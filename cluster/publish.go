@@ -35,21 +35,12 @@ func (f *fleet) subscribe(ctx actor.Context, now time.Time, msg *Subscribe) {
 	f.sayReady(ctx, s)
 }
 
-func (f *fleet) unsubscribe(ctx actor.Context, msg *Unsubscribe) {
-	ctx.Unwatch(msg.To)
-	f.drop(msg.Shard, msg.To)
-}
-
 func (f *fleet) terminated(who *actor.PID) {
-	for shard := range f.subscribers {
-		f.drop(shard, who)
-	}
-}
-
-func (f *fleet) drop(shard string, who *actor.PID) {
-	left := slices.DeleteFunc(f.subscribers[shard], func(s *subscriber) bool { return s.to.Equal(who) })
-	if f.subscribers[shard] = left; len(left) == 0 {
-		delete(f.subscribers, shard)
+	for shard, subs := range f.subscribers {
+		left := slices.DeleteFunc(subs, func(s *subscriber) bool { return s.to.Equal(who) })
+		if f.subscribers[shard] = left; len(left) == 0 {
+			delete(f.subscribers, shard)
+		}
 	}
 }
 
@@ -84,7 +75,7 @@ func (f *fleet) publish(now time.Time, msg *Publish) {
 	var known bool
 	f.store.locked(func(t *evidence.Table) { last, known = t.Get(r.Key) })
 	changed := !known || !same(last.Observation, r.Observation)
-	if !changed && now.Sub(f.told[r.Key]) < f.refresh() {
+	if !changed && now.Sub(last.At) < f.refresh() {
 		return
 	}
 	f.tellOthers(now, r, changed)
@@ -98,7 +89,7 @@ func same(a, b role.Observation) bool {
 
 // refresh is how often the same is told again; the traffic of a fleet grows with the square of its size.
 func (f *fleet) refresh() time.Duration {
-	return f.cfg.Refresh * time.Duration(max(1, f.store.members.Load()/10))
+	return time.Second * time.Duration(max(1, f.store.members.Load()/10))
 }
 
 func (f *fleet) publishFloor(ctx actor.Context, now time.Time, msg *PublishFloor) {
@@ -121,11 +112,7 @@ func (f *fleet) publishFloor(ctx actor.Context, now time.Time, msg *PublishFloor
 // tellOthers writes one of this process's registers, and has it told by gossip, and also directly if it is urgent.
 func (f *fleet) tellOthers(now time.Time, r evidence.Record, urgent bool) {
 	f.store.nextSeq()
-	if f.merge(now, r) != evidence.News {
-		return
-	}
-	f.told[r.Key] = now
-	if urgent {
+	if f.merge(now, r) == evidence.News && urgent {
 		f.direct(now, r.Key)
 	}
 }
@@ -227,7 +214,7 @@ func (f *fleet) ownRecord(now time.Time, r evidence.Record) {
 	if !known && r.Seq <= f.store.seq && (r.Kind == evidence.Seen || r.Floor.Generation < generation) {
 		return // what this process said itself, before FORGET or so long ago that it has dropped it
 	}
-	if r.Kind == evidence.Generation || r.Seq < own.Seq || known && r.Seq == own.Seq && r.Observation == own.Observation && r.Floor == own.Floor {
+	if r.Seq < own.Seq || known && r.Seq == own.Seq && r.Observation == own.Observation && r.Floor == own.Floor {
 		return
 	}
 	f.journal.note(zerolog.ErrorLevel, "somebody else speaks in this member's name", r.String())

@@ -81,7 +81,7 @@ type proxy struct {
 	system *actor.ActorSystem
 	pid    *actor.PID
 	shard  *inbox
-	office *inbox // cancels, operations, members
+	office *inbox // cancels, operations
 	cfg    Config
 	logs   *syncBuffer
 	gone   chan struct{}
@@ -140,7 +140,7 @@ func start(t testing.TB, system *actor.ActorSystem, cfg Config) *proxy {
 			}
 		}
 	}))
-	p.send(&Attach{Cancels: p.office.pid, Operations: p.office.pid, Members: p.office.pid})
+	p.send(&Attach{Cancels: p.office.pid, Operations: p.office.pid})
 	p.send(&Subscribe{Shard: "main", To: p.shard.pid})
 	return p
 }

@@ -33,9 +33,9 @@ type store struct {
 // maxWaiting is how many messages may wait for the actor.
 const maxWaiting = 4096
 
-func newStore(cfg Config) *store {
-	s := &store{boot: cfg.Boot, table: evidence.NewTable(cfg.Limits), queue: newQueue()}
-	s.table.Joined(cfg.Boot)
+func newStore(boot evidence.Boot) *store {
+	s := &store{boot: boot, table: evidence.NewTable(evidence.Limits{}), queue: newQueue()}
+	s.table.Joined(boot)
 	s.members.Store(1)
 	s.meta.Store(&[]byte{})
 	return s

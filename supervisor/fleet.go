@@ -30,9 +30,6 @@ func (s *Fencepost) fleetConfig(f *config.Fleet, adminHTTP string) (cluster.Conf
 	advertise, _ := netip.ParseAddrPort(f.Advertise) // absent: not valid
 	c := cluster.Config{Name: f.Name, Member: member, PeerID: uint32(f.PeerID), Version: s.version, AdminAddr: adminHTTP, Bind: bind, Advertise: advertise,
 		Join: f.Join, Keys: f.Keys(), JoinWait: f.JoinWait, Size: f.Size, Log: s.log}
-	if len(f.Join) == 0 {
-		c.JoinWait = 0
-	}
 	return c, c.Check()
 }
 
@@ -97,7 +94,7 @@ func (s *Fencepost) reloadFleet(cfg *config.Config) {
 		return
 	}
 	f := cfg.Fleet
-	s.system.Root.Send(s.tree.fleet, &cluster.Configure{Join: f.Join, Keys: f.Keys(), JoinWait: f.JoinWait, Size: f.Size})
+	s.system.Root.Send(s.tree.fleet, &cluster.Configure{Join: f.Join, Keys: f.Keys(), Size: f.Size})
 	s.system.Root.Send(s.tree.fleet, &cluster.SetSettings{Settings: common(cfg)})
 }
 
