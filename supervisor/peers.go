@@ -10,8 +10,7 @@ import (
 )
 
 // forwardCancel passes a cancel on to the process that issued its key: to a [peers] section's, as PgBouncer does, else over
-// the fleet. A number
-// nobody has is dropped without a word, as an unknown key is.
+// the fleet. A number nobody has is dropped without a word, as an unknown key is.
 func (s *Fencepost) forwardCancel(peer uint16, key wire.CancelKey, done func()) {
 	cfg := s.config.Load()
 	p := cfg.Peers[int(peer)]

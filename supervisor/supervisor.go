@@ -104,6 +104,7 @@ func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Par
 	s.settings.Store(s.snapshot(cfg))
 	if err := s.spawn(cfg); err != nil {
 		s.end()
+		close(s.stopped)
 		return nil, err
 	}
 	go s.run()
