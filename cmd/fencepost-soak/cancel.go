@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -24,10 +22,8 @@ on one that was running, or something else was seen that may not be. With
 is 1 if it was not caught. docs/cancel.md says what is counted and how.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
 			o.Out = c.OutOrStdout()
-			r, err := cancelrace.Run(ctx, o)
+			r, err := cancelrace.Run(c.Context(), o)
 			if err != nil {
 				return err
 			}

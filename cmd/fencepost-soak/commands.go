@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -43,8 +41,6 @@ restarted and the console is used, and check every answer. The exit code is 1 if
 anything was seen that may not be; docs/soak.md says what that is.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
 			if only != "" {
 				p, err := regexp.Compile(only)
 				if err != nil {
@@ -53,7 +49,7 @@ anything was seen that may not be; docs/soak.md says what that is.`,
 				o.Only = p
 			}
 			o.Out = c.OutOrStdout()
-			_, err := soak.Run(ctx, o)
+			_, err := soak.Run(c.Context(), o)
 			return err
 		},
 	}

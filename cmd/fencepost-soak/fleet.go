@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -24,10 +22,8 @@ error in a switchover or lost a transaction in a rolling restart, or if the
 control, which has no fleet, was not caught. docs/soak.md says what is measured.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
 			o.Out = c.OutOrStdout()
-			r, err := fleet.Run(ctx, o)
+			r, err := fleet.Run(c.Context(), o)
 			if err != nil {
 				return err
 			}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -27,10 +25,8 @@ Events: %s
 Arms:   %s`, strings.Join(matrix.Events(), ", "), strings.Join(arm.Names, ", ")),
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
 			o.Out = c.OutOrStdout()
-			r, err := matrix.Run(ctx, o)
+			r, err := matrix.Run(c.Context(), o)
 			if err != nil {
 				return err
 			}

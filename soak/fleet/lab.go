@@ -208,21 +208,21 @@ func (l *Lab) settings(m *Member) string {
 			}
 		}
 	case !l.config.Alone:
-		b.WriteString(l.section(m.Name, m.PeerID, m.bind, m.front))
+		b.WriteString(l.section(m))
 	}
 	return b.String()
 }
 
 // section is [fleet] of a member.
-func (l *Lab) section(name string, peer int, bind, front string) string {
+func (l *Lab) section(m *Member) string {
 	var join []string
 	for _, o := range l.Members {
-		if o.Name != name {
+		if o != m {
 			join = append(join, strconv.Quote(o.front))
 		}
 	}
 	return fmt.Sprintf("[fleet]\nname = %q\nmember = %q\npeer_id = %d\nbind = %q\nadvertise = %q\njoin = [%s]\nsecret_key = %q\nfleet_size = %d\n%s\n",
-		Name, name, peer, bind, front, strings.Join(join, ", "), Key, l.config.Members, strings.Join(l.config.Fleet, "\n"))
+		Name, m.Name, m.PeerID, m.bind, m.front, strings.Join(join, ", "), Key, l.config.Members, strings.Join(l.config.Fleet, "\n"))
 }
 
 // reserve takes a port, for TCP and UDP, that a member finds free again when it is restarted, and returns its address.

@@ -48,7 +48,6 @@ func (w *worker) attempt(kind verdict.Kind) bool {
 	var err error
 	switch kind {
 	case verdict.Insert:
-		a.CommitSent = true
 		err = w.bind(w.conn.QueryRow(ctx, insertSQL+returning, w.n, a.Seq), &a)
 		a.CommitSent = !pgconn.SafeToRetry(err)
 	case verdict.Block:
@@ -105,11 +104,8 @@ func (w *worker) block(ctx context.Context, a *verdict.Attempt) error {
 		return err
 	}
 	w.dwell()
-	a.CommitSent = true
 	err = tx.Commit(ctx)
-	if pgconn.SafeToRetry(err) {
-		a.CommitSent = false
-	}
+	a.CommitSent = !pgconn.SafeToRetry(err)
 	return err
 }
 

@@ -265,9 +265,6 @@ func TestOneEventAtATime(t *testing.T) {
 	if EventNamed("nonsense", short()) != nil || len(Events(short())) != 9 {
 		t.Error("kinds of events")
 	}
-	if s.Server("n1") != s.Servers()[1] || s.Server("n2") != nil {
-		t.Error("servers by name")
-	}
 	if err := s.left([]int{os.Getpid()}); err == nil || strings.Count(err.Error(), "port") != 6 || strings.Count(err.Error(), "process") != 1 {
 		t.Errorf("what is left of a world that lives: %v", err)
 	}

@@ -33,7 +33,6 @@ type State struct {
 	InRecovery bool
 	ReadOnly   bool   // default_transaction_read_only, as the server's own settings have it
 	Timeline   uint32 // out of recovery: by the name of the current WAL file; in recovery: received, 0 without a WAL receiver
-	SystemID   uint64
 }
 
 // Writable reports whether the server would take a write.
@@ -48,9 +47,6 @@ type Sample struct {
 	Until  time.Time // the last of the polls was asked; before From if there was only one
 	Polls  int
 }
-
-// Sure reports whether t lies between two polls that saw this.
-func (s Sample) Sure(t time.Time) bool { return !t.Before(s.From) && !t.After(s.Until) }
 
 // Write is one row of the observer's, written and acknowledged (with synchronous replication: by a standby too).
 type Write struct {

@@ -28,14 +28,11 @@ const pollQuery = `SELECT recovering, current_setting('default_transaction_read_
 	ELSE ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int END
 	FROM (SELECT pg_is_in_recovery() AS recovering OFFSET 0) AS s`
 
-const identityQuery = `SELECT system_identifier FROM pg_control_system()`
-
 // poller asks one server for its state, again and again.
 type poller struct {
 	observer *Observer
 	server   *Server
 	conn     *pgx.Conn
-	system   uint64
 }
 
 func (p *poller) run(ctx context.Context) {
@@ -92,11 +89,8 @@ func (p *poller) ask(ctx context.Context) (State, error) {
 			return State{}, err
 		}
 		p.conn = conn
-		if err := conn.QueryRow(ctx, identityQuery).Scan(&p.system); err != nil {
-			return State{}, err
-		}
 	}
-	s := State{Answers: true, SystemID: p.system}
+	s := State{Answers: true}
 	err := p.conn.QueryRow(ctx, pollQuery).Scan(&s.InRecovery, &s.ReadOnly, &s.Timeline)
 	return s, err
 }

@@ -23,12 +23,10 @@ type Config struct {
 	Standbys    int    // streaming standbys beside the primary, 1 or more
 	Synchronous bool   // a commit waits for one standby, whichever; with one standby alone a dead server stops all writes
 
-	Roles     []pgcluster.Role  // created beside the superuser, whom every TCP connection from this machine may use without a password
-	Auth      string            // pg_hba method for the others; "" for "trust"
+	Roles     []pgcluster.Role  // created beside the superuser, without passwords, over TCP too
 	Databases []string          // created, owned by the superuser
 	Conf      map[string]string // settings of postgresql.conf that override those made here, on all servers
 
-	Dir      string // where the cluster's folder is made; "" for pgcluster's choice
 	Log      zerolog.Logger
 	Progress func(string) // called with a line now and then while something is under way, from any goroutine; nil: nobody listens
 }
@@ -103,7 +101,7 @@ func (c Config) options(upstream func(*pgcluster.Node) (string, error)) pgcluste
 		conf[k] = v
 	}
 	return pgcluster.Options{
-		Version: c.Version, Standbys: c.Standbys, Conf: conf, Auth: c.Auth, Roles: c.Roles, Databases: c.Databases, Dir: c.Dir,
+		Version: c.Version, Standbys: c.Standbys, Conf: conf, Roles: c.Roles, Databases: c.Databases,
 		HBA: []string{"host all " + pgcluster.Superuser + " 127.0.0.1/32 trust"}, Upstream: upstream,
 	}
 }
@@ -164,16 +162,6 @@ func (w *World) left(pids []int) error {
 
 // Servers are all servers, in the order in which a list of hosts names them. The first one is the first primary.
 func (w *World) Servers() []*Server { return slices.Clone(w.servers) }
-
-// Server is the one of that name, nil if there is none.
-func (w *World) Server(name string) *Server {
-	for _, s := range w.servers {
-		if s.Name == name {
-			return s
-		}
-	}
-	return nil
-}
 
 // Primary is the server that is meant to be the primary: during an event the old one until the new one has been promoted.
 func (w *World) Primary() *Server {

@@ -182,10 +182,7 @@ func (s *scene) play(kind string) Occurrence {
 	timing := short()
 	stop := s.write(4)
 	began := time.Now()
-	before := s.observer.HighestTimeline(s.observer.At(began)[0].From, began)
-	for _, w := range s.observer.WritersAt(began) {
-		before = w.Timeline
-	}
+	before := s.observer.WritersAt(began)[0].Timeline
 	o, err := EventNamed(kind, timing).Run(s.t.Context(), s.World)
 	stop()
 	if err != nil {
