@@ -48,7 +48,7 @@ arch: ## the rules a machine can check: imports, purity, package docs, SQLSTATEs
 .PHONY: race
 race: test-tools ## all tests under the race detector (cgo, so gcc)
 	@scripts/install.sh gcc
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m -p 1 ./...
 
 .PHONY: lint
 lint: ## golangci-lint, with gofmt and vet (built from its module on first use: minutes)

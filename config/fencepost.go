@@ -89,7 +89,7 @@ type Fencepost struct {
 	StatsPeriod time.Duration `key:"stats_period" default:"1m" min:"1s" max:"8760h" reload:"yes"`
 
 	// What SIGTERM does first; a second one stops at once. drain ends each session at its next transaction boundary
-	// (SQLSTATE 57P01), wait_for_clients waits until the clients leave. Both take no new clients.
+	// (SQLSTATE 57P01), wait_for_clients waits until the clients leave. Neither takes new clients once drain_grace is over.
 	Sigterm SigtermAction `group:"Ending" key:"sigterm" default:"drain" reload:"yes"`
 	// How long new clients are still taken, and sessions left alone, after the order to drain. /readyz says at once that no more
 	// should come, so that load balancers have seen it before the listeners close. A second order ends it.

@@ -50,7 +50,7 @@ var fieldDocs = map[string]string{
 	"fencepost.server_login_retry":        "Upper bound of the pause between attempts to connect to a server that failed. The pause starts at 100 ms and grows while the attempts fail; an attempt that succeeds ends it.",
 	"fencepost.server_reset_query":        "Sent to a server connection when a client in session mode leaves, before the next one gets it. \"\" sends nothing.",
 	"fencepost.server_round_robin":        "Take the idle server connection that has waited longest, which spreads the load, instead of the one used last, which lets unneeded ones time out.",
-	"fencepost.sigterm":                   "What SIGTERM does first; a second one stops at once. drain ends each session at its next transaction boundary (SQLSTATE 57P01), wait_for_clients waits until the clients leave. Both take no new clients.",
+	"fencepost.sigterm":                   "What SIGTERM does first; a second one stops at once. drain ends each session at its next transaction boundary (SQLSTATE 57P01), wait_for_clients waits until the clients leave. Neither takes new clients once drain_grace is over.",
 	"fencepost.so_reuseport":              "Let several processes listen on the same port, so that a new one can take over while the old one drains. Covers admin_http too.",
 	"fencepost.stats_period":              "Interval the averages of SHOW STATS are taken over.",
 	"fencepost.stats_users":               "Users who may use the console's SHOW commands.",

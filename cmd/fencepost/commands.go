@@ -38,9 +38,10 @@ func serveCommand() *cobra.Command {
 		Long: `Run in the foreground until told to end.
 
 Signals:
-  SIGTERM          as the setting sigterm says: drain (the default) takes no new clients and
-                   ends each session at its transaction boundary; wait_for_clients waits for
-                   the clients to leave. A second SIGTERM ends at once.
+  SIGTERM          after drain_grace no new client is taken, and what follows is as the
+                   setting sigterm says: drain (the default) ends each session at its
+                   transaction boundary; wait_for_clients waits for the clients to leave.
+                   A second SIGTERM ends at once.
   SIGINT, SIGQUIT  SIGINT drains, a second one ends at once; SIGQUIT ends at once.
   SIGHUP           read the settings file again.`,
 		Args: cobra.NoArgs,

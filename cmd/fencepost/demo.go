@@ -17,11 +17,12 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show it at work: a primary, two standbys, a fleet of three, and a failover",
-		Long: `Start a PostgreSQL primary with two streaming standbys, a fleet of three Fenceposts in
-front, and clients of each of them, all on 127.0.0.1 and in a folder of their own; say what to type; show the
-load once a second. After a while the primary is killed and a standby promoted, and
-it is said what the clients noticed; Enter has that done again. Ctrl-C ends it and
-removes everything. PostgreSQL must be installed (make demo does that).`,
+		Long: `Start a PostgreSQL primary with two streaming standbys, a fleet of three Fenceposts
+in front, and clients of each of them, all on 127.0.0.1 and in a folder of their own;
+say what to type; show the load once a second. After a while the primary is killed
+and a standby promoted, and it is said what the clients noticed; Enter has that done
+again. Ctrl-C ends it and removes everything. PostgreSQL must be installed (make demo
+does that).`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
