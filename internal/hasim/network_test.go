@@ -70,8 +70,9 @@ var (
 	errNoRoute = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}
 )
 
-// wait blocks while blocked says so; false if done is closed before.
-func (l *link) wait(done <-chan struct{}, blocked func(*link) bool) bool {
+// wait blocks while blocked says so; false if done is closed before. Who was blocked goes on at an instant of its own: all
+// wake at once, beside the step that has changed the link, and would run in an order of the runtime's.
+func (l *link) wait(done <-chan struct{}, r *rand.Rand, blocked func(*link) bool) bool {
 	for {
 		l.mu.Lock()
 		stop, changed := blocked(l), l.changed
@@ -84,6 +85,21 @@ func (l *link) wait(done <-chan struct{}, blocked func(*link) bool) bool {
 		case <-done:
 			return false
 		}
+		if !travel(done, r, latency) {
+			return false
+		}
+	}
+}
+
+// travel takes up to a time; false if done is closed before.
+func travel(done <-chan struct{}, r *rand.Rand, most time.Duration) bool {
+	t := time.NewTimer(1 + time.Duration(r.Int64N(int64(most))))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-done:
+		return false
 	}
 }
 
@@ -95,36 +111,22 @@ type serverEnd struct {
 	once sync.Once
 	gone chan struct{} // closed with the end
 
-	mu   sync.Mutex // guards rand: a connection reads and writes at the same time
-	rand *rand.Rand
+	reads, writes *rand.Rand // each of the goroutine that does so
 }
 
 // latency is what every packet takes: odd, so that no two events come at the same instant.
 const latency = 200 * time.Microsecond
 
-func (c *serverEnd) delay(most time.Duration) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return 1 + time.Duration(c.rand.Int64N(int64(latency+most)))
-}
-
 // pass waits until the link lets something through, in one direction.
 func (c *serverEnd) pass(in bool) bool {
 	l := c.link
 	l.mu.Lock()
-	most := l.slowOut
+	most, r := l.slowOut, c.writes
 	if in {
-		most = l.slowIn
+		most, r = l.slowIn, c.reads
 	}
 	l.mu.Unlock()
-	t := time.NewTimer(c.delay(most))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-c.gone:
-		return false
-	}
-	return l.wait(c.gone, func(l *link) bool { return l.frozen || in && l.in || !in && l.out })
+	return travel(c.gone, r, latency+most) && l.wait(c.gone, r, func(l *link) bool { return l.frozen || in && l.in || !in && l.out })
 }
 
 // Read implements net.Conn.
@@ -200,16 +202,14 @@ func (w *world) connectTo(ctx context.Context, address string) (*clientEnd, *ser
 	w.dials++
 	r := rand.New(rand.NewPCG(w.seed, 1<<32+uint64(w.dials)))
 	w.mu.Unlock()
-	select {
-	case <-time.After(1 + time.Duration(r.Int64N(int64(latency)))):
-	case <-ctx.Done():
+	if !travel(ctx.Done(), r, latency) {
 		return nil, nil, dialError(ctx.Err())
 	}
 	s := w.at(address)
 	if s == nil {
 		return nil, nil, errNoRoute
 	}
-	if !s.link.wait(ctx.Done(), func(l *link) bool { return l.in || l.out }) {
+	if !s.link.wait(ctx.Done(), r, func(l *link) bool { return l.in || l.out }) {
 		return nil, nil, dialError(ctx.Err())
 	}
 	s.link.mu.Lock()
@@ -223,7 +223,7 @@ func (w *world) connectTo(ctx context.Context, address string) (*clientEnd, *ser
 		return nil, nil, err
 	}
 	ours, theirs := memconn.Pipe(1 << 14)
-	end := &serverEnd{Conn: theirs, link: s.link, addr: address, gone: make(chan struct{}), rand: r}
+	end := &serverEnd{Conn: theirs, link: s.link, addr: address, gone: make(chan struct{}), reads: r, writes: rand.New(rand.NewPCG(r.Uint64(), 1))}
 	s.link.mu.Lock()
 	s.link.open[end] = true
 	s.link.mu.Unlock()

@@ -103,8 +103,9 @@ func (w *world) trace(who, format string, args ...any) {
 	if w.quiet {
 		return
 	}
+	text := fmt.Sprintf(format, args...) // may need mu; who traces may hold that already
 	w.tmu.Lock()
-	w.lines = append(w.lines, line{time.Since(epoch), who, fmt.Sprintf(format, args...)})
+	w.lines = append(w.lines, line{time.Since(epoch), who, text})
 	w.tmu.Unlock()
 }
 
@@ -149,9 +150,7 @@ func excused(p []byte) bool {
 // LookupNetIP implements monitor.Resolver.
 func (w *world) LookupNetIP(ctx context.Context, _, host string) (list []netip.Addr, err error) {
 	r := rand.New(rand.NewPCG(w.seed, 1<<33+uint64(crc32.ChecksumIEEE([]byte(host)))))
-	select {
-	case <-time.After(1 + time.Duration(r.Int64N(int64(latency)))):
-	case <-ctx.Done():
+	if !travel(ctx.Done(), r, latency) {
 		return nil, ctx.Err()
 	}
 	w.mu.Lock()
