@@ -62,3 +62,44 @@ func TestMemberThatChangesItsMind(t *testing.T) {
 		p.close()
 	})
 }
+
+// TestThoseWhoAreGone are remembered for a while, so that they are joined again, but not without end.
+func TestThoseWhoAreGone(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	r := newRoster(10 * time.Second)
+	for i := range 2 * maxGone {
+		name := fmt.Sprintf("m%d@0", i)
+		r.seen(now, node{name, memAddr(i)}, meta{Boot: evidence.Boot{1, byte(i), byte(i >> 8)}, Member: fmt.Sprintf("m%d", i)})
+		now = now.Add(time.Second)
+		if i > 0 { // the first one stays
+			r.gone(now, name)
+		}
+	}
+	r.expire(now)
+	if _, dead := r.addresses(); len(dead) != maxGone || r.byName[fmt.Sprintf("m%d@0", 2*maxGone-1)] == nil || r.alive() != 1 {
+		t.Errorf("%d that are gone, %d alive", len(dead), r.alive())
+	}
+	r.expire(now.Add(rememberGone + time.Second))
+	if len(r.byName) != 1 || len(r.byBoot) != 1 {
+		t.Errorf("an hour later: %d members, %d boots", len(r.byName), len(r.byBoot))
+	}
+}
+
+// TestTheDeadAreForgotten by the actor, too.
+func TestTheDeadAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newMemnet(28)
+		proxies := memFleet(t, n, 2, nil)
+		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
+		proxies[1].close()
+		time.Sleep(rememberGone - time.Minute)
+		if rows := proxies[0].describe().Members; len(rows) != 2 {
+			t.Errorf("within the hour: %+v", rows)
+		}
+		time.Sleep(2 * time.Minute)
+		if rows := proxies[0].describe().Members; len(rows) != 1 {
+			t.Errorf("after an hour: %+v", rows)
+		}
+		proxies[0].close()
+	})
+}

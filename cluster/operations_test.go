@@ -3,6 +3,8 @@ package cluster
 import (
 	"testing"
 	"time"
+
+	"fencepost/cluster/evidence"
 )
 
 // TestOperationsWithoutOperations: a member that cannot carry anything out says so, and is waited for no less than the
@@ -61,6 +63,106 @@ func TestAnswerThatCannotBeWritten(t *testing.T) {
 		proxies[1].system.Root.Send(op.Reply, &OperationDone{ID: op.ID, Rows: [][]string{{"done"}}})
 		if got := (<-reply).Answers; len(got) != 4 || got[1].Err != "" || len(got[1].Rows) != 1 {
 			t.Errorf("%+v", got)
+		}
+		closeAll(proxies)
+	})
+}
+
+// TestLettersOfBefore: a member that was started anew does nothing that its predecessor is asked for, and nobody does what
+// one that is gone asks for.
+func TestLettersOfBefore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newMemnet(25)
+		proxies := memFleet(t, n, 3, nil)
+		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
+		before := proxies[1]
+		before.close()
+		proxies[1] = memFleetMember(t, n, before, 1, nil)
+		eventually(t, 30*time.Second, "all see all again", func() bool { return whole(proxies) })
+		number := uint64(500)
+		arrives := func(from, to evidence.Boot) {
+			number++
+			b, _ := (&letter{kind: cancelLetter, from: from, to: to, number: number, peerID: 2, key: []byte("key")}).encode()
+			proxies[1].send(&received{b, time.Now()})
+			time.Sleep(100 * time.Millisecond)
+		}
+		cancels := func() int { return proxies[1].office.count(func(m any) bool { _, ok := m.(*CancelFor); return ok }) }
+		arrives(proxies[0].cfg.Boot, proxies[1].cfg.Boot)
+		if cancels() != 1 {
+			t.Fatal("no cancel arrives: the test tests nothing")
+		}
+		arrives(proxies[0].cfg.Boot, before.cfg.Boot)
+		if cancels() != 1 {
+			t.Error("a cancel for its predecessor was carried out")
+		}
+		gone := proxies[2]
+		arrives(gone.cfg.Boot, proxies[1].cfg.Boot)
+		if cancels() != 2 {
+			t.Fatal("no cancel of the member arrives")
+		}
+		gone.close()
+		eventually(t, 10*time.Second, "it is gone", func() bool { return proxies[1].row("m2").State != Alive })
+		arrives(gone.cfg.Boot, proxies[1].cfg.Boot)
+		if cancels() != 2 {
+			t.Error("a cancel of a member that is gone was carried out")
+		}
+		closeAll(proxies[:2])
+	})
+}
+
+// TestMemberGoesWithAnOperation: it is waited for no longer.
+func TestMemberGoesWithAnOperation(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		proxies := memFleet(t, newMemnet(26), 3, nil)
+		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
+		begun := make(chan struct{}, 1)
+		for i, p := range proxies {
+			answering(p, func(op *Operation) *OperationDone {
+				if i == 2 {
+					begun <- struct{}{}
+					return nil
+				}
+				return &OperationDone{ID: op.ID}
+			})
+		}
+		reply := make(chan OperationResult, 1)
+		begin := time.Now()
+		proxies[0].send(&Operate{Verb: "PAUSE", Timeout: time.Minute, Reply: reply})
+		<-begun
+		proxies[2].close()
+		got := (<-reply).Answers
+		if took := time.Since(begin); took > 10*time.Second || len(got) != 3 || got[1].Err != "" || got[2].Err != "the member is gone" {
+			t.Errorf("after %s: %+v", took, got)
+		}
+		closeAll(proxies[:2])
+	})
+}
+
+// TestErrandsAreBounded: who is asked for more than it gets done says so, and goes on when the time for it is over.
+func TestErrandsAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		proxies := memFleet(t, newMemnet(27), 2, nil)
+		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
+		number := uint64(500)
+		asks := func(count int) (begun int) {
+			before := proxies[1].office.count(func(any) bool { return true })
+			for range count {
+				number++
+				b, _ := (&letter{kind: requestLetter, from: proxies[0].cfg.Boot, to: proxies[1].cfg.Boot, number: number, request: number, left: time.Minute, verb: "PAUSE"}).encode()
+				proxies[1].send(&received{b, time.Now()})
+			}
+			time.Sleep(time.Second)
+			return proxies[1].office.count(func(any) bool { return true }) - before
+		}
+		if begun := asks(2 * maxErrands); begun != maxErrands {
+			t.Errorf("%d errands at once", begun)
+		}
+		if got := proxies[1].operate("PAUSE", 2*time.Second); len(got) != 2 || got[1].Err != "the member cannot do that now" {
+			t.Errorf("%+v", got)
+		}
+		time.Sleep(time.Minute)
+		if begun := asks(10); begun != 10 {
+			t.Errorf("%d of 10 errands after the time for the others was over", begun)
 		}
 		closeAll(proxies)
 	})
