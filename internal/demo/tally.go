@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -105,7 +106,7 @@ func (t *tally) line() string {
 
 func (s *seen) where() string {
 	var list []string
-	for _, port := range sorted(s.servers) {
+	for _, port := range slices.Sorted(maps.Keys(s.servers)) {
 		list = append(list, fmt.Sprint(port))
 	}
 	if len(list) == 0 {
@@ -116,7 +117,7 @@ func (s *seen) where() string {
 
 func (s *seen) failures(k kind) string {
 	var list []string
-	for _, text := range sorted(s.errors) {
+	for _, text := range slices.Sorted(maps.Keys(s.errors)) {
 		list = append(list, fmt.Sprintf("%d with %s", s.errors[text], text))
 	}
 	if len(list) == 0 {
@@ -138,13 +139,4 @@ func (t *tally) servedBy(k kind, port int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.event[k].servers[port] > 0
-}
-
-func sorted[K int | string](m map[K]int) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

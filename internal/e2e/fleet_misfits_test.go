@@ -2,24 +2,16 @@ package e2e
 
 import (
 	"bytes"
-	"net"
-	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
-	"github.com/rs/zerolog"
 
-	"fencepost/admin"
 	"fencepost/cluster"
-	"fencepost/config"
 	"fencepost/soak/fleet"
-	"fencepost/supervisor"
 )
 
 // shows waits until SHOW FLEET of a member names a problem.
@@ -123,15 +115,18 @@ func TestPeers(t *testing.T) {
 // it counts what the whole process allocates.
 func TestFleetOfOne(t *testing.T) {
 	n, db := newDatabase(t, "15")
-	shard := "hosts = [\"" + n.Addr() + "\"]"
-	alone := allocations(t, settings{shard: shard, dbname: db})
-	one := allocations(t, settings{shard: shard, dbname: db, sections: "[fleet]\nname = \"one\"\nmember = \"m1\"\npeer_id = 1\nbind = \"" + freeUDP(t) +
-		"\"\nfleet_join_wait = \"1m\"\n"}) // which it has no reason to wait for
-
-	t.Logf("allocations of the process per transaction: %.3f in a fleet of one, %.3f without [fleet]", one, alone)
-	// Monitors and gossip allocate now and then.
-	if alone > 0.5 || one > 0.5 {
-		t.Error("a transaction allocates")
+	for _, c := range []struct{ name, section string }{
+		{"without [fleet]", ""},
+		// It has no reason to wait for fleet_join_wait.
+		{"in a fleet of one", "[fleet]\nname = \"one\"\nmember = \"m1\"\npeer_id = 1\nbind = \"" + freeUDP(t) + "\"\nfleet_join_wait = \"1m\"\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := allocations(t, settings{shard: hosts(n), dbname: db, sections: c.section})
+			t.Logf("allocations of the process per transaction: %.3f", got)
+			if got > 0.5 { // monitors and gossip allocate now and then
+				t.Error("a transaction allocates")
+			}
+		})
 	}
 }
 
@@ -140,27 +135,9 @@ func allocations(t *testing.T, s settings) float64 {
 	t.Helper()
 	const count = 4000
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // Fencepost sets its own
-	port := freePort()
-	file := filepath.Join(t.TempDir(), "fencepost.toml")
-	if err := os.WriteFile(file, []byte(s.text(port)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := supervisor.Start(cfg, "test", zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		f.Shutdown(admin.Immediate)
-		if err := f.Wait(); err != nil {
-			t.Error(err)
-		}
-	}()
+	_, addr := startInside(t, s)
 	began := time.Now()
-	c := mustLogin(t, place{"transaction", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), "transaction"})
+	c := mustLogin(t, place{"transaction", addr, "transaction"})
 	defer c.close()
 	if took := time.Since(began); took > patience {
 		t.Errorf("the first client was served after %s", took)
@@ -169,32 +146,34 @@ func allocations(t *testing.T, s settings) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	buf := make([]byte, 4096)
-	turn := func() {
-		if _, err := c.nc.Write(ask); err != nil {
-			t.Fatal(err)
-		}
-		for got := 0; ; {
-			n, err := c.nc.Read(buf[got:])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got += n; got > 6 && buf[got-6] == 'Z' && buf[got-1] == 'I' {
-				return
-			}
-		}
-	}
 	if err := c.nc.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
+	buf := make([]byte, 4096)
 	for range count / 4 {
-		turn()
+		answered(t, c, ask, buf)
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range count {
-		turn()
+		answered(t, c, ask, buf)
 	}
 	runtime.ReadMemStats(&after)
 	return float64(after.Mallocs-before.Mallocs) / count
+}
+
+// answered sends a query and reads its answer into buf, without an allocation.
+func answered(t *testing.T, c *raw, ask, buf []byte) {
+	if _, err := c.nc.Write(ask); err != nil {
+		t.Fatal(err)
+	}
+	for got := 0; ; {
+		n, err := c.nc.Read(buf[got:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got += n; got > 6 && buf[got-6] == 'Z' && buf[got-1] == 'I' {
+			return
+		}
+	}
 }
