@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/cluster"
-	"fencepost/internal/actortest"
 	"fencepost/soak/fleet"
 )
 
@@ -51,7 +51,9 @@ func joinFleet(t testing.TB, l *fleet.Lab, name string, change func(*cluster.Con
 	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
-	p := &tester{t: t, gone: make(chan struct{}), heard: map[string]time.Time{}, system: actortest.NewSystem()}
+	p := &tester{t: t, gone: make(chan struct{}), heard: map[string]time.Time{}, system: actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+		actor.WithDeadLetterRequestLogging(false), actor.WithDeadLetterThrottleCount(0))}
 	p.pid = p.system.Root.Spawn(cluster.Props(cfg))
 	shard := p.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
 		switch m := ctx.Message().(type) {
