@@ -67,7 +67,7 @@ func (f *Frontend) ask(p []byte) {
 		f.checkout = new(shard.Checkout)
 	}
 	co := f.checkout
-	co.Req, co.From, co.Holder, co.Target = f.req, f.self, f, f.target
+	co.Req, co.From, co.Target = f.req, f.self, f.target
 	co.Enqueued = f.requested
 	co.Deadline = time.Time{}
 	if limit := f.route.Spec.WaitLimit; limit > 0 {

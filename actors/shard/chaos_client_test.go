@@ -87,7 +87,7 @@ func (c *client) Receive(ctx actor.Context) {
 		}
 		co := c.checkout
 		c.waiting, c.answered, c.since, c.target = true, false, time.Now(), m.target
-		co.Req, co.From, co.Holder, co.Target, co.Enqueued, co.Deadline = c.req, c.pid, c, m.target, c.since, c.since.Add(waitLimit)
+		co.Req, co.From, co.Target, co.Enqueued, co.Deadline = c.req, c.pid, m.target, c.since, c.since.Add(waitLimit)
 		root.Send(c.lane, co)
 	case doCancel:
 		if c.waiting {

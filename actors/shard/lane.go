@@ -254,7 +254,6 @@ func (l *Lane) late(m any) {
 func (l *Lane) stop() {
 	l.stopped = true
 	l.loop.StopTimer(&l.timer)
-	l.interval = -1
 	l.all(func(br *branch) {
 		br.machine.Shut()
 		br.members(func(m *member) {
@@ -282,15 +281,14 @@ func (l *Lane) stop() {
 	l.deps.Budgets.leave(l.key)
 }
 
-// arm keeps a timer running while there is something that time can change.
+// arm keeps a timer running while there is something that time can change. It runs after every message.
 func (l *Lane) arm() {
-	if l.interval < 0 {
-		return
-	}
 	want := time.Duration(0)
 	switch {
-	case l.waiting() > 0 || len(l.pending) > 0 || l.fencing > 0:
+	case len(l.asked) > 0 || len(l.pending) > 0 || l.fencing > 0:
 		want = busyTick
+	case l.interval != 0 && l.interval <= idleTick:
+		return // nothing below is sooner
 	case l.size() > 0 || l.spec.Limits.MinSize > 0 || len(l.branches) > 1:
 		want = idleTick
 	case l.spec.Auto && l.clients == 0:

@@ -233,8 +233,3 @@ func (l *Lane) tickFences() {
 		}
 	}
 }
-
-// leaveFence takes a checkout that is over back from the backend that is being fenced for it.
-func (l *Lane) leaveFence(mine func(*Checkout) bool) {
-	l.each(func(br *branch) { br.unfence(func(m *member) bool { return mine(m.fence.co) }) })
-}

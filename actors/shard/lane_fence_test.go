@@ -181,7 +181,7 @@ func TestUnansweredFenceWithoutADeadline(t *testing.T) {
 		r.doubt()
 		r.hosts[hostA].hold()
 		p.req++
-		p.checkout = &Checkout{From: p.pid, Holder: p}
+		p.checkout = &Checkout{From: p.pid}
 		p.checkout.Req, p.checkout.Enqueued = p.req, time.Now()
 		r.system.Root.Send(p.lane, p.checkout)
 		none(r.rig, p.granted, 29*time.Second)

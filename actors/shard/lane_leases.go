@@ -52,7 +52,7 @@ func (l *Lane) abandon(co *Checkout) {
 		co.at.step(pool.Abandon{Waiter: &co.Waiter})
 		return
 	}
-	l.leaveFence(func(c *Checkout) bool { return c == co })
+	l.each(func(br *branch) { br.unfence(func(m *member) bool { return m.fence.co == co }) })
 }
 
 // grant looks at a backend that is somebody's turn to get: it must be alive, and for a write proven to be the primary.

@@ -47,7 +47,6 @@ type (
 	Checkout struct {
 		pool.Waiter
 		From   *actor.PID
-		Holder backend.Holder
 		Target Target
 
 		at       *branch // the queue it is in, or was in last
