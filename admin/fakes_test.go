@@ -3,7 +3,6 @@ package admin
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
@@ -23,6 +22,7 @@ import (
 	"fencepost/actors/shard/pool"
 	"fencepost/config"
 	"fencepost/eventloop"
+	"fencepost/internal/actortest"
 )
 
 func TestMain(m *testing.M) {
@@ -203,7 +203,7 @@ func inProcess(t *testing.T, more string, test func(t *testing.T, p *process)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &process{t: t, system: quietSystem(), config: cfg, reload: func() error { return nil }}
+		p := &process{t: t, system: actortest.NewSystem(), config: cfg, reload: func() error { return nil }}
 		if p.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Loops: 2}); err != nil {
 			t.Fatal(err)
 		}
@@ -235,10 +235,6 @@ func inProcess(t *testing.T, more string, test func(t *testing.T, p *process)) {
 		p.system.Shutdown()
 		time.Sleep(time.Minute) // the runtime counts dead letters for a while
 	})
-}
-
-func quietSystem() *actor.ActorSystem {
-	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
 }
 
 func (p *process) spawn(a actor.Actor) *actor.PID {

@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/cluster/evidence"
+	"fencepost/internal/actortest"
 	"fencepost/metrics"
 	"fencepost/role"
 )
@@ -102,11 +102,6 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
-}
-
-func newSystem() *actor.ActorSystem {
-	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
-		actor.WithDeadLetterRequestLogging(false), actor.WithDeadLetterThrottleCount(0))
 }
 
 // systems are expensive, and all proxies of a test can share one.
@@ -211,7 +206,7 @@ func (p *proxy) knows(host string, timeline uint32) (time.Time, bool) {
 
 // memFleet starts members in memory, each of which joins by the first.
 func memFleet(t testing.TB, n *memnet, count int, change func(int, *Config)) []*proxy {
-	system := newSystem()
+	system := actortest.NewSystem()
 	proxies := make([]*proxy, count)
 	for i := range proxies {
 		cfg := Config{Member: fmt.Sprintf("m%d", i), PeerID: uint32(i + 1), Bind: memAddr(i), Transport: n.transport(memAddr(i)), Keys: [][]byte{key(1)},

@@ -13,13 +13,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"fencepost/internal/actortest"
 	"fencepost/role"
 )
 
 // realFleet starts members on loopback sockets.
 func realFleet(t *testing.T, count int, change func(int, *Config)) []*proxy {
 	t.Helper()
-	system := newSystem()
+	system := actortest.NewSystem()
 	var proxies []*proxy
 	for i := range count {
 		cfg := Config{Member: fmt.Sprintf("m%d", i), PeerID: uint32(i + 1), Bind: netip.MustParseAddrPort("127.0.0.1:0"), Keys: [][]byte{key(1)},
@@ -131,7 +132,7 @@ func TestAddressInUse(t *testing.T) {
 // TestStopAtOnce: an actor that ends while it is being opened, with or without Close, leaves no socket and no goroutine.
 func TestStopAtOnce(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	system := newSystem()
+	system := actortest.NewSystem()
 	for i := range 6 {
 		p := start(t, system, Config{Member: "m", PeerID: 1, Bind: netip.MustParseAddrPort("127.0.0.1:0")})
 		switch i % 3 {

@@ -2,13 +2,10 @@ package eventloop
 
 import (
 	"io"
-	"log/slog"
 	"net"
 	"runtime"
 	"testing"
 	"time"
-
-	"github.com/asynkron/protoactor-go/actor"
 )
 
 // kinds runs a test with each implementation that exists here.
@@ -133,5 +130,3 @@ func TestEcho(t *testing.T) {
 		}
 	})
 }
-
-func quietLogger(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/internal/actortest"
 )
 
 // pinger sends a message to and fro with another until it has been sent n times.
@@ -32,7 +34,7 @@ func (p *pinger) Receive(ctx actor.Context) {
 
 func benchmarkMessages(b *testing.B, kind Kind, loops int) {
 	g := newGroup(b, Options{Kind: kind, Loops: loops})
-	sys := actor.NewActorSystem(actor.WithLoggerFactory(quietLogger))
+	sys := actortest.NewSystem()
 	var players [2]*pinger
 	var pids [2]*actor.PID
 	for i := range players {

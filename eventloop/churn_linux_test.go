@@ -10,6 +10,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/goleak"
+
+	"fencepost/internal/actortest"
 )
 
 func openDescriptors(t *testing.T) int {
@@ -19,13 +21,6 @@ func openDescriptors(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(all)
-}
-
-func processes(s *actor.ActorSystem) (n int) {
-	for _, shard := range s.ProcessRegistry.LocalPIDs.LocalPIDs {
-		n += len(shard.Keys())
-	}
-	return n
 }
 
 // Ten thousand sessions, which end in every way, leave no descriptor, connection, timer, actor or goroutine.
@@ -40,7 +35,7 @@ func TestChurnLeavesNothing(t *testing.T) {
 		defer g.Stop()
 		l := g.Loop(0)
 		s := newSystem(t, l, actor.StopDirective)
-		baseline := processes(s.ActorSystem)
+		baseline := len(actortest.Names(s.ActorSystem))
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +74,7 @@ func TestChurnLeavesNothing(t *testing.T) {
 				t.Errorf("left over: %+v", l.count)
 			}
 		})
-		if n := processes(s.ActorSystem); n != baseline {
+		if n := len(actortest.Names(s.ActorSystem)); n != baseline {
 			t.Fatalf("%d actors left over", n-baseline)
 		}
 		s.stop()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"fencepost/internal/actortest"
 	"fencepost/internal/memconn"
 )
 
@@ -137,7 +138,7 @@ func simulate(t *testing.T, seed uint64) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &simulated{g: g, sys: actor.NewActorSystem(actor.WithLoggerFactory(quietLogger)), done: make(chan struct{})}
+		s := &simulated{g: g, sys: actortest.NewSystem(), done: make(chan struct{})}
 		on(g.Loop(0), func() { s.build() })
 		select {
 		case <-s.done:

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"fencepost/internal/actortest"
 )
 
 // system makes an actor system with one root actor below which a test spawns; the root's strategy is decide.
@@ -24,7 +26,7 @@ type call func(ctx actor.Context)
 func newSystem(t testing.TB, l Loop, directive actor.Directive) *system {
 	t.Helper()
 	s := &system{
-		ActorSystem: actor.NewActorSystem(actor.WithLoggerFactory(quietLogger)), l: l,
+		ActorSystem: actortest.NewSystem(), l: l,
 		exits: make(chan string, 100), asked: make(chan string, 100),
 	}
 	strategy := actor.NewOneForOneStrategy(1000, 0, func(reason any) actor.Directive {

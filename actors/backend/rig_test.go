@@ -3,7 +3,6 @@ package backend_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"fencepost/actors/backend/lease"
 	"fencepost/actors/shard/pool"
 	"fencepost/eventloop"
+	"fencepost/internal/actortest"
 	"fencepost/internal/fakepg"
 	"fencepost/internal/fakepg/fakedial"
 	"fencepost/internal/memconn"
@@ -66,8 +66,7 @@ func newRig(t *testing.T, kind eventloop.Kind) *rig {
 		t.Fatal(err)
 	}
 	r.loop = r.group.Loop(0)
-	r.system = actor.NewActorSystem(actor.WithDeadLetterThrottleCount(0), actor.WithDeadLetterRequestLogging(false),
-		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+	r.system = actortest.NewSystem()
 	r.deps = &backend.Deps{Group: r.group, Names: backend.BaseNames, Log: zerolog.Nop(), Cancels: &atomic.Int64{},
 		CancelLimit: func() time.Duration { return time.Second }, CancelVanished: func() bool { return false },
 		Leases: func() backend.Leases { return &lease.Machine{} }}

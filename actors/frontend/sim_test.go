@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"sort"
 	"strconv"
@@ -18,9 +17,8 @@ import (
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/pool"
 	"fencepost/admin"
+	"fencepost/internal/actortest"
 )
-
-func quiet(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // Random clients on a pool of random size, with everything that can go wrong going wrong in three runs of four. In every
 // run: no answer reaches another request than its own, none is missing, nothing of one client is open on a server
@@ -283,8 +281,8 @@ func (w *world) stop() {
 	}
 	stop(w.root)
 	time.Sleep(10 * time.Second)
-	if n := w.actors(); n != w.baseline {
-		w.problem("%d actors are left, %d there were: %v", n, w.baseline, w.actorNames())
+	if names := actortest.Names(w.system); len(names) != w.baseline {
+		w.problem("%d actors are left, %d there were: %v", len(names), w.baseline, names)
 	}
 	if n := w.server.Open(); n != 0 {
 		w.problem("%d server connections are left open", n)
@@ -387,7 +385,7 @@ func (w *world) crashSession(loop, n int, callback bool) {
 		switch {
 		case f == nil:
 		case callback:
-			f.mb.Fail(errInjected)
+			f.mb.Fail(actortest.ErrInjected)
 		default:
 			w.system.Root.Send(f.self, crash{})
 		}

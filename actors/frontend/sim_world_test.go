@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -22,6 +21,7 @@ import (
 	"fencepost/actors/shard/pool"
 	"fencepost/auth"
 	"fencepost/eventloop"
+	"fencepost/internal/actortest"
 	"fencepost/internal/fakepg"
 	"fencepost/internal/fakepg/fakedial"
 	"fencepost/internal/memconn"
@@ -69,13 +69,6 @@ type world struct {
 	trace    map[string][]string // by client and server connection
 }
 
-// injected is what an actor crashes with when the test tells it to.
-type injected string
-
-func (i injected) Error() string { return string(i) }
-
-const errInjected = injected("injected crash")
-
 // crash is a message nobody handles: the log line about it panics, inside Receive (see simLog).
 type crash struct{}
 
@@ -87,13 +80,13 @@ func (l simLog) Write(p []byte) (int, error) { return l.WriteLevel(zerolog.NoLev
 func (l simLog) WriteLevel(level zerolog.Level, p []byte) (int, error) {
 	unhandled := bytes.Contains(p, []byte("unhandled message"))
 	if unhandled && bytes.Contains(p, []byte("frontend.crash")) {
-		panic(errInjected)
+		panic(actortest.ErrInjected)
 	}
 	w := l.w
 	w.mu.Lock()
 	w.log = append(w.log, strings.TrimSpace(string(p)))
 	w.mu.Unlock()
-	if level >= zerolog.ErrorLevel && !bytes.Contains(p, []byte(errInjected.Error())) {
+	if level >= zerolog.ErrorLevel && !bytes.Contains(p, []byte(actortest.ErrInjected.Error())) {
 		w.problem("logged as an error: %s", bytes.TrimSpace(p))
 	}
 	return len(p), nil
@@ -193,8 +186,8 @@ func (w *world) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.system = newSystem()
-	w.baseline = w.actors()
+	w.system = actortest.NewSystem()
+	w.baseline = len(actortest.Names(w.system))
 	w.system.EventStream.Subscribe(func(e any) {
 		if d, ok := e.(*actor.DeadLetterEvent); ok {
 			w.deadLetter(d)
@@ -229,7 +222,7 @@ func (w *world) start(t *testing.T) {
 	})
 	ready := make(chan struct{})
 	w.root, err = w.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &simRoot{w: w, log: log, shard: sh, ready: ready} },
-		actor.WithSupervisor(keepGoing{w})), "fencepost")
+		actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem})), "fencepost")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,12 +259,8 @@ func (w *world) newSpec(sh *shard.Shard) *shard.PoolSpec {
 	return s
 }
 
-func newSystem() *actor.ActorSystem {
-	return actor.NewActorSystem(actor.WithDeadLetterRequestLogging(false), actor.WithDeadLetterThrottleCount(0), actor.WithLoggerFactory(quiet))
-}
-
 func (w *world) panicked(reason any, stack []byte) {
-	if err, ok := reason.(error); !ok || !errors.Is(err, errInjected) {
+	if !actortest.Injected(reason) {
 		w.problem("panic: %v\n%s", reason, stack)
 		return
 	}
@@ -286,22 +275,6 @@ func (w *world) deadLetter(d *actor.DeadLetterEvent) {
 	case *shard.Checkout, *shard.Attach:
 		w.problem("%T went to %s, which is gone", d.Message, d.PID.Id)
 	}
-}
-
-func (w *world) actors() int {
-	n := 0
-	for _, m := range w.system.ProcessRegistry.LocalPIDs.LocalPIDs {
-		n += m.Count()
-	}
-	return n
-}
-
-func (w *world) actorNames() (names []string) {
-	for _, m := range w.system.ProcessRegistry.LocalPIDs.LocalPIDs {
-		names = append(names, m.Keys()...)
-	}
-	sort.Strings(names)
-	return names
 }
 
 // simRoot is the root of the tree, as the supervisor's.
@@ -327,7 +300,7 @@ func (r *simRoot) Receive(ctx actor.Context) {
 	w.shardPID = spawn("shard-main", func() actor.Actor { return &shard.Actor{Shard: r.shard, Log: r.log} })
 	onLoop := func(i int) []actor.PropsOption {
 		l := w.group.Loop(i)
-		return []actor.PropsOption{actor.WithDispatcher(l), actor.WithMailbox(func() actor.Mailbox { return l.NewMailbox() }), actor.WithSupervisor(keepGoing{w})}
+		return []actor.PropsOption{actor.WithDispatcher(l), actor.WithMailbox(func() actor.Mailbox { return l.NewMailbox() }), actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem})}
 	}
 	w.deps.Cancel = spawn("cancel", func() actor.Actor { return &KeyTable{Log: r.log, Keys: w.keys} }, onLoop(0)...)
 	for i, l := range w.group.Loops() {
@@ -342,21 +315,6 @@ func (r *simRoot) Receive(ctx actor.Context) {
 		w.sessions, w.parents = append(w.sessions, s), append(w.parents, pid)
 	}
 	close(r.ready)
-}
-
-// keepGoing is the supervision of the tree's upper part: lanes and shards restart, the others go on.
-type keepGoing struct{ w *world }
-
-func (k keepGoing) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
-	if err, ok := reason.(error); !ok || !errors.Is(err, errInjected) {
-		k.w.problem("%s failed: %v", child.Id, reason)
-	}
-	name := child.Id[strings.LastIndexByte(child.Id, '/')+1:]
-	if strings.HasPrefix(name, "shard-") || strings.Contains(child.Id, "lanes-") && !strings.HasPrefix(name, "lanes-") {
-		sup.RestartChildren(child)
-		return
-	}
-	sup.ResumeChildren(child)
 }
 
 // connect hands a new connection to the sessions of a loop, as a listener does.

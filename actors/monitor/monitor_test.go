@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"reflect"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/goleak"
 
+	"fencepost/internal/actortest"
 	"fencepost/role"
 )
 
@@ -55,8 +55,7 @@ func (s *shard) Receive(ctx actor.Context) {
 // newShard spawns a child below a shard of a test. At the end of the test both are stopped.
 func newShard(t *testing.T, props *actor.Props) *shard {
 	t.Helper()
-	quiet := actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) })
-	s := &shard{system: actor.NewActorSystem(quiet), wake: make(chan struct{}), spawns: make(chan *actor.PID, 1)}
+	s := &shard{system: actortest.NewSystem(), wake: make(chan struct{}), spawns: make(chan *actor.PID, 1)}
 	s.pid = s.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return s }))
 	s.system.Root.Send(s.pid, spawn{props})
 	s.child = <-s.spawns

@@ -15,17 +15,16 @@ import (
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/election"
 	"fencepost/actors/shard/health"
+	"fencepost/internal/actortest"
 	"fencepost/pgerr"
 	"fencepost/role"
 )
 
 // children of the shard's actor.
 func (p *place) children() (pids []*actor.PID) {
-	for _, m := range p.system.ProcessRegistry.LocalPIDs.LocalPIDs {
-		for _, name := range m.Keys() {
-			if strings.HasPrefix(name, p.pid.Id+"/") {
-				pids = append(pids, actor.NewPID(p.pid.Address, name))
-			}
+	for _, name := range actortest.Names(p.system) {
+		if strings.HasPrefix(name, p.pid.Id+"/") {
+			pids = append(pids, actor.NewPID(p.pid.Address, name))
 		}
 	}
 	return pids

@@ -1,7 +1,6 @@
 package shard_test
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -14,13 +13,14 @@ import (
 	"fencepost/actors/monitor"
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
+	"fencepost/internal/actortest"
 	"fencepost/internal/pgcluster"
 	"fencepost/role"
 )
 
 // onServers runs the actor of a shard with real monitors.
 func onServers(t *testing.T, s shard.Settings) *shard.Shard {
-	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+	system := actortest.NewSystem()
 	sh := shard.NewShard("main")
 	pid := system.Root.Spawn(shard.ActorProps(shard.ActorConfig{Shard: sh, Settings: s, Observer: "boot", Log: zerolog.Nop()}))
 	t.Cleanup(func() {
@@ -57,7 +57,7 @@ func TestShardStateFileHangs(t *testing.T) {
 	s := settings(hostA)
 	s.StateFile = filepath.Join(t.TempDir(), "state.json")
 	do(t, syscall.Mkfifo(s.StateFile, 0o600)) // to open it takes until somebody writes
-	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+	system := actortest.NewSystem()
 	defer system.Shutdown()
 	sh := shard.NewShard("main")
 	pid := system.Root.Spawn(shard.ActorProps(shard.ActorConfig{Shard: sh, Settings: s, Log: zerolog.Nop(),

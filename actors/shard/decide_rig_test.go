@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/election"
 	"fencepost/actors/shard/health"
+	"fencepost/internal/actortest"
 	"fencepost/role"
 )
 
@@ -134,8 +134,7 @@ func newPlace(t *testing.T, s shard.Settings) *place {
 
 // open spawns the tree.
 func (p *place) open() {
-	p.system = actor.NewActorSystem(actor.WithDeadLetterThrottleCount(0), actor.WithDeadLetterRequestLogging(false),
-		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+	p.system = actortest.NewSystem()
 	p.lane = p.system.Root.Spawn(actor.PropsFromFunc(p.laneReceive))
 	up := make(chan struct{})
 	p.parent = p.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +14,7 @@ import (
 	"fencepost/actors/backend/lease"
 	"fencepost/actors/shard/pool"
 	"fencepost/eventloop"
+	"fencepost/internal/actortest"
 	"fencepost/internal/fakepg"
 	"fencepost/internal/fakepg/fakedial"
 	"fencepost/pgerr"
@@ -47,8 +47,7 @@ func bubble(t *testing.T, loops int, f func(r *rig)) {
 		if r.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Loops: loops, Panicked: r.panicked}); err != nil {
 			t.Fatal(err)
 		}
-		r.system = actor.NewActorSystem(actor.WithDeadLetterThrottleCount(0), actor.WithDeadLetterRequestLogging(false),
-			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+		r.system = actortest.NewSystem()
 		dialer := &fakedial.Dialer{Server: r.server}
 		ids, cancels := &atomic.Uint64{}, &atomic.Int64{}
 		sink := r.system.Root.Spawn(actor.PropsFromFunc(func(actor.Context) {}))

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/base64"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/cluster"
+	"fencepost/internal/actortest"
 	"fencepost/soak/fleet"
 )
 
@@ -51,9 +51,7 @@ func joinFleet(t testing.TB, l *fleet.Lab, name string, change func(*cluster.Con
 	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
-	p := &tester{t: t, gone: make(chan struct{}), heard: map[string]time.Time{}, system: actor.NewActorSystem(
-		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
-		actor.WithDeadLetterRequestLogging(false), actor.WithDeadLetterThrottleCount(0))}
+	p := &tester{t: t, gone: make(chan struct{}), heard: map[string]time.Time{}, system: actortest.NewSystem()}
 	p.pid = p.system.Root.Spawn(cluster.Props(cfg))
 	shard := p.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
 		switch m := ctx.Message().(type) {

@@ -9,6 +9,7 @@ import (
 
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
+	"fencepost/internal/actortest"
 )
 
 // How long service may take to come back once the cluster is whole: what is being waited for when it gets whole has limits
@@ -273,8 +274,8 @@ func (w *world) stop() {
 	}
 	w.stopActor(w.root)
 	pass(10 * time.Second)
-	if n := w.actors(); n != w.baseline {
-		w.problem("%d actors are left, %d there were: %v", n, w.baseline, w.actorNames())
+	if names := actortest.Names(w.system); len(names) != w.baseline {
+		w.problem("%d actors are left, %d there were: %v", len(names), w.baseline, names)
 	}
 	for _, s := range append(w.servers, w.foreign) {
 		if n := s.pg.Open(); n != 0 {

@@ -3,15 +3,11 @@ package hasim
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"sort"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,6 +24,7 @@ import (
 	"fencepost/actors/shard"
 	"fencepost/auth"
 	"fencepost/eventloop"
+	"fencepost/internal/actortest"
 	"fencepost/internal/memconn"
 	"fencepost/pgerr"
 	"fencepost/wire"
@@ -86,13 +83,6 @@ type line struct {
 	who, text string
 }
 
-// injected is what an actor crashes with when it is told to.
-type injected string
-
-func (i injected) Error() string { return string(i) }
-
-const errInjected = injected("injected crash")
-
 // crash is a message nobody handles: the log line about it panics, inside Receive.
 type crash struct{}
 
@@ -128,15 +118,15 @@ func (l simLog) Write(p []byte) (int, error) { return l.WriteLevel(zerolog.NoLev
 func (l simLog) WriteLevel(level zerolog.Level, p []byte) (int, error) {
 	w := l.w
 	if bytes.Contains(p, []byte("hasim.crash")) && bytes.Contains(p, []byte("unhandled message")) {
-		panic(errInjected)
+		panic(actortest.ErrInjected)
 	}
 	w.oracle.logged(p)
 	if text := w.poison.Load(); text != nil && bytes.Contains(p, []byte(*text)) && w.poison.CompareAndSwap(text, nil) {
 		w.trace("event", "the actor that logs %q panics", *text)
-		panic(errInjected)
+		panic(actortest.ErrInjected)
 	}
 	w.trace("log", "%s", bytes.TrimSpace(p))
-	if level >= zerolog.ErrorLevel && !bytes.Contains(p, []byte(errInjected.Error())) && !excused(p) {
+	if level >= zerolog.ErrorLevel && !bytes.Contains(p, []byte(actortest.ErrInjected.Error())) && !excused(p) {
 		w.problem("logged as an error: %s", bytes.TrimSpace(p))
 	}
 	return len(p), nil
@@ -192,9 +182,8 @@ func (w *world) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.system = actor.NewActorSystem(actor.WithDeadLetterRequestLogging(false), actor.WithDeadLetterThrottleCount(0),
-		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
-	w.baseline = w.actors()
+	w.system = actortest.NewSystem()
+	w.baseline = len(actortest.Names(w.system))
 	w.system.Root.WithSenderMiddleware(w.watchRoot)
 	w.system.EventStream.Subscribe(func(e any) {
 		if d, ok := e.(*actor.DeadLetterEvent); ok {
@@ -218,7 +207,7 @@ func (w *world) start(t *testing.T) {
 	})
 	ready := make(chan struct{})
 	w.root, err = w.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &simRoot{w, log, ready} },
-		actor.WithSupervisor(keepGoing{w})), "fencepost")
+		actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem})), "fencepost")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,25 +234,9 @@ func (w *world) rest() {
 }
 
 func (w *world) panicked(reason any, stack []byte) {
-	if err, ok := reason.(error); !ok || !errors.Is(err, errInjected) {
+	if !actortest.Injected(reason) {
 		w.problem("panic: %v\n%s", reason, stack)
 	}
-}
-
-func (w *world) actors() int {
-	n := 0
-	for _, m := range w.system.ProcessRegistry.LocalPIDs.LocalPIDs {
-		n += m.Count()
-	}
-	return n
-}
-
-func (w *world) actorNames() (names []string) {
-	for _, m := range w.system.ProcessRegistry.LocalPIDs.LocalPIDs {
-		names = append(names, m.Keys()...)
-	}
-	sort.Strings(names)
-	return names
 }
 
 // simRoot is the root of the tree, as the supervisor's.
@@ -292,10 +265,10 @@ func (r *simRoot) Receive(ctx actor.Context) {
 	loops := w.group.Loops()
 	control := loops[w.plan.loops]
 	w.deps.Cancel = spawn("cancel", actor.PropsFromProducer(func() actor.Actor { return &frontend.KeyTable{Log: r.log, Keys: frontend.NewKeys()} },
-		append(on(loops[0]), actor.WithSupervisor(keepGoing{w}))...))
+		append(on(loops[0]), actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem}))...))
 	for i, l := range loops[:w.plan.loops] {
 		w.lanes = append(w.lanes, spawn(fmt.Sprintf("lanes-%d", i), actor.PropsFromProducer(func() actor.Actor { return &shard.Lanes{Deps: w.laneDeps, Loop: l} },
-			append(on(l), actor.WithSupervisor(keepGoing{w}), actor.WithReceiverMiddleware(w.drops))...)))
+			append(on(l), actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem}), actor.WithReceiverMiddleware(w.drops))...)))
 	}
 	w.deps.Lanes = w.lanes
 	cfg := shard.ActorConfig{Shard: w.shard, Settings: w.plan.settings(w.plan.full), Lanes: func() []*actor.PID { return w.lanes }, Observer: "sim", Log: r.log,
@@ -325,22 +298,6 @@ func (w *world) drops(next actor.ReceiverFunc) actor.ReceiverFunc {
 		}
 		next(c, e)
 	}
-}
-
-// keepGoing is the supervision of the tree's upper part: lanes and the shard restart, the others go on.
-type keepGoing struct{ w *world }
-
-// HandleFailure implements actor.SupervisorStrategy.
-func (k keepGoing) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
-	if err, ok := reason.(error); !ok || !errors.Is(err, errInjected) {
-		k.w.problem("%s failed: %v", child.Id, reason)
-	}
-	name := child.Id[strings.LastIndexByte(child.Id, '/')+1:]
-	if strings.HasPrefix(name, "shard-") || strings.Contains(child.Id, "lanes-") && !strings.HasPrefix(name, "lanes-") {
-		sup.RestartChildren(child)
-		return
-	}
-	sup.ResumeChildren(child)
 }
 
 // admit hands a new connection to the sessions of a loop, as a listener does.
