@@ -84,9 +84,23 @@ func cutPrefix(s, prefix string) (string, bool) {
 // poisonActor makes an actor panic in the middle of what it does: when it logs its next transition.
 func (w *world) poisonActor() {
 	text := pick(w.rand, `"message":"shard: view"`, `"message":"shard: doubt"`, `"message":"shard: demoted"`, `"message":"shard: state"`,
-		`"message":"shard: doubt over"`, `"message":"server connection lost"`, `"message":"server login failed"`, `"message":"fence failed"`)
+		`"message":"shard: doubt over"`, `"message":"server connection lost"`, `"message":"server login failed"`)
 	w.trace("event", "poison %s", text)
 	w.poison.Store(&text)
+}
+
+// poisonFence makes a lane panic with a checkout in its hand whose fence has failed: the primary's answers make no sense, which
+// puts it in doubt as soon as its monitor hears one.
+func (w *world) poisonFence() {
+	p := w.primary()
+	if p == nil {
+		return
+	}
+	w.trace("event", "%s fails its fences, and a lane", p)
+	p.change(func() { p.id.Trouble = &fakepg.Error{Severity: "ERROR", Code: "53200", Message: "out of memory"} })
+	text := `"message":"fence failed"`
+	w.poison.Store(&text)
+	w.in(time.Second+w.upTo(3*time.Second), func() { p.change(p.sensible) })
 }
 
 func (w *world) loseMessages() {

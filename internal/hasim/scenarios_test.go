@@ -36,6 +36,7 @@ var scenarios = []scenario{
 	{"crash of an actor", (*world).crashActor},
 	{"crash of an actor", (*world).crashActor},
 	{"panic at a transition", (*world).poisonActor},
+	{"panic at a failed fence", (*world).poisonFence},
 	{"lost messages", (*world).loseMessages},
 	{"addresses", (*world).changeNames},
 	{"forget", (*world).forget},
