@@ -12,9 +12,18 @@ import (
 	"fencepost/role"
 )
 
+// own notes the name of one of this process's shards.
+func (f *fleet) own(name string) evidence.Shard {
+	shard := evidence.ShardOf(name)
+	if _, known := f.names[shard]; !known {
+		f.names[shard] = name
+		f.store.locked(func(t *evidence.Table) { t.Keep(shard) })
+	}
+	return shard
+}
+
 func (f *fleet) subscribe(ctx actor.Context, now time.Time, msg *Subscribe) {
-	shard := evidence.ShardOf(msg.Shard)
-	f.names[shard] = msg.Shard
+	shard := f.own(msg.Shard)
 	i := slices.IndexFunc(f.subscribers[msg.Shard], func(s *subscriber) bool { return s.to.Equal(msg.To) })
 	if i < 0 {
 		ctx.Watch(msg.To)
@@ -64,8 +73,7 @@ func (f *fleet) deliver(ctx actor.Context, shard string, r evidence.Record, to [
 
 // publish tells what this process saw: at once if it is not what was told last, else now and then.
 func (f *fleet) publish(now time.Time, msg *Publish) {
-	shard := evidence.ShardOf(msg.Shard)
-	f.names[shard] = msg.Shard
+	shard := f.own(msg.Shard)
 	r, ok := evidence.NewSeen(shard, f.cfg.Boot, f.store.seq+1, msg.Observation)
 	if !ok {
 		f.counts.untold++
@@ -93,8 +101,7 @@ func (f *fleet) refresh() time.Duration {
 }
 
 func (f *fleet) publishFloor(ctx actor.Context, now time.Time, msg *PublishFloor) {
-	shard := evidence.ShardOf(msg.Shard)
-	f.names[shard] = msg.Shard
+	shard := f.own(msg.Shard)
 	r, ok := evidence.NewClaimed(shard, f.cfg.Boot, f.store.seq+1, msg.Host, msg.Floor, msg.At)
 	if !ok {
 		f.counts.untold++
@@ -140,7 +147,7 @@ func (f *fleet) direct(now time.Time, keys ...evidence.Key) {
 
 // forgotten is FORGET on this member.
 func (f *fleet) forgotten(ctx actor.Context, now time.Time, msg *Forgotten) {
-	f.names[evidence.ShardOf(msg.Shard)] = msg.Shard
+	f.own(msg.Shard)
 	f.generation(ctx, now, msg.Shard, msg.Generation, nil)
 }
 

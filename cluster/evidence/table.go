@@ -12,7 +12,7 @@ type Limits struct {
 	Total       int           // records with an observer
 	PerObserver int           // records of one observer
 	Strangers   int           // observers that are not members (yet, or any more)
-	Shards      int           // shards whose generation is kept
+	Shards      int           // shards whose generation is kept, beside those of Keep
 	Stranger    time.Duration // how long records of an observer that is not a member are kept
 	MaxAge      time.Duration // of a Seen
 	Retired     int           // observers remembered after their records went, so that old packets do not bring them back
@@ -48,6 +48,7 @@ type Table struct {
 	observers   map[Boot]*observer
 	strangers   *list.List // of *observer, the one that was heard of first in front
 	generations map[Shard]uint64
+	kept        map[Shard]bool // there is always room for their generations
 	retired     map[Boot]bool
 	retiredList *list.List // of Boot, oldest in front
 }
@@ -65,7 +66,7 @@ type observer struct {
 func NewTable(limits Limits) *Table {
 	return &Table{
 		limits: limits.withDefaults(), records: make(map[Key]*list.Element), observers: make(map[Boot]*observer), strangers: list.New(),
-		generations: make(map[Shard]uint64), retired: make(map[Boot]bool), retiredList: list.New(),
+		generations: make(map[Shard]uint64), kept: make(map[Shard]bool), retired: make(map[Boot]bool), retiredList: list.New(),
 	}
 }
 
@@ -134,6 +135,9 @@ func (t *Table) observe(now time.Time, b Boot) *observer {
 	return o
 }
 
+// Keep says that a shard is one of this process's own, whose generation is kept however many others are heard of.
+func (t *Table) Keep(s Shard) { t.kept[s] = true }
+
 // raise takes a shard's generation in. One that is further ahead than any number of FORGETs explains is not believed, so
 // that nobody can use the numbers up.
 func (t *Table) raise(s Shard, generation uint64) Outcome {
@@ -141,7 +145,7 @@ func (t *Table) raise(s Shard, generation uint64) Outcome {
 	switch {
 	case generation <= known:
 		return Known
-	case generation-known > maxJump, !ok && len(t.generations) >= t.limits.Shards:
+	case generation-known > maxJump, !ok && !t.kept[s] && len(t.generations) >= t.limits.Shards:
 		return Rejected
 	}
 	t.generations[s] = generation
