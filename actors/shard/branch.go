@@ -63,17 +63,17 @@ func (m *member) known() *backend.Proof {
 }
 
 func (l *Lane) newBranch(host string) *branch {
-	br := &branch{lane: l, host: host, machine: pool.New(l.limits(host))}
-	if host != "" {
-		br.poolBud, br.dbBud = l.deps.Budgets.join(l.key, host, l.spec, l.self)
-	}
-	if l.paused {
+	return &branch{lane: l, host: host, machine: pool.New(l.limits(host))}
+}
+
+// follow has a new branch do as the lane does.
+func (br *branch) follow() {
+	if br.lane.paused {
 		br.step(pool.Pause{})
 	}
-	if l.draining {
+	if br.lane.draining {
 		br.step(pool.Drain{})
 	}
-	return br
 }
 
 // limits of a branch: only the primary's keeps min_pool_size backends open.
@@ -99,7 +99,9 @@ func (l *Lane) branchOf(host string) *branch {
 		}
 	}
 	br := l.newBranch(host)
-	l.branches = append(l.branches, br)
+	l.branches = append(l.branches, br) // before anything is done that may fail: what it joins only its end leaves
+	br.poolBud, br.dbBud = l.deps.Budgets.join(l.key, host, l.spec, l.self)
+	br.follow()
 	return br
 }
 

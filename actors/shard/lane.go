@@ -222,6 +222,7 @@ func (l *Lane) start() {
 	l.timer.Fire = func() { l.root.Send(l.self, tick{}) }
 	l.view = &View{} // nobody yet: sync goes from here to what is published
 	l.home = l.newBranch("")
+	l.home.follow()
 	l.write = l.home
 	l.sync(true)
 }
