@@ -171,15 +171,15 @@ func (c *conn) Resume() {
 	}
 }
 
-// Alive asks the kernel for the socket's state.
-func (c *conn) Alive() bool {
+// Quiet asks the kernel for the socket's state.
+func (c *conn) Quiet() bool {
 	if c.has(closed | hungUp | ended | failed) {
 		return false
 	}
 	if c.stream != nil {
-		return c.stream.alive()
+		return c.stream.quiet()
 	}
-	return fdAlive(c.fd)
+	return fdQuiet(c.fd)
 }
 
 // Close ends the connection.

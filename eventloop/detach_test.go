@@ -1,6 +1,7 @@
 package eventloop
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -124,30 +125,43 @@ func TestAdoptRefused(t *testing.T) {
 	})
 }
 
-func TestAlive(t *testing.T) {
+func TestQuiet(t *testing.T) {
 	rigs(t, Options{}, func(t *testing.T, r *rig) {
 		end := make(chan error, 1)
 		c, far := r.connect(&hooks{closed: func(_ Conn, err error) { end <- err }}, nil)
-		r.on(func() {
-			if !c.Alive() {
-				t.Error("dead while open")
+		soonNot := func(what string) {
+			t.Helper()
+			for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); runtime.Gosched() {
+				if !c.Quiet() { // a stream learns of it from its reader
+					return
+				}
 			}
-			if r.kind != Epoll {
-				return // a stream learns of it from its reader
+			t.Error("quiet although " + what)
+		}
+		r.on(func() {
+			if !c.Quiet() {
+				t.Error("not quiet while nothing happens")
 			}
 			c.Pause()
 			far.Write([]byte("bytes in front of the end"))
-			far.Close()
-			if c.Alive() {
-				t.Error("alive after the peer has closed")
-			}
+			soonNot("something has come")
 		})
 		far.Close()
+		r.on(func() {
+			soonNot("the peer has closed, behind what is not read")
+			c.Resume()
+		})
 		get(t, end)
 		r.on(func() {
-			if c.Alive() {
-				t.Error("alive after OnClosed")
+			if c.Quiet() {
+				t.Error("quiet after OnClosed")
 			}
 		})
+		c, far = r.connect(&hooks{closed: func(_ Conn, err error) { end <- err }}, nil)
+		r.on(func() {
+			far.Close()
+			soonNot("the peer has closed")
+		})
+		get(t, end)
 	})
 }

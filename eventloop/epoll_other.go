@@ -18,7 +18,7 @@ func newEpoll(*loop) (poller, error)          { return nil, errNoEpoll }
 func fdSocket(nc net.Conn) (*socket, error)   { nc.Close(); return nil, errNoEpoll }
 func fdRecv(int32, []byte) (int, error)       { return 0, errNoEpoll }
 func fdSend(int32, []byte) (int, error)       { return 0, errNoEpoll }
-func fdAlive(int32) bool                      { return false }
+func fdQuiet(int32) bool                      { return false }
 func fdFailure(int32) error                   { return errNoEpoll }
 func closeFD(int32) error                     { return errNoEpoll }
 func fdLocalAddr(int32) (none netip.AddrPort) { return none }

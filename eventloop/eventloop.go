@@ -109,8 +109,9 @@ type Conn interface {
 	Resume()
 	// Paused reports whether reading is paused.
 	Paused() bool
-	// Alive peeks at the socket: false when the peer has closed it or it failed. Costs one system call.
-	Alive() bool
+	// Quiet peeks at the socket: false when the peer has closed it, it failed, or something has come that was not delivered.
+	// Costs one system call.
+	Quiet() bool
 	// Close discards what is queued, deregisters and closes the socket. No callback follows. Idempotent.
 	Close()
 	// CloseFlushed closes as soon as the write queue is empty, at the latest after limit. Input is discarded meanwhile

@@ -45,12 +45,12 @@ func fdSend(fd int32, b []byte) (int, error) {
 	}
 }
 
-// fdAlive sees a peer's close also behind bytes that were not read yet.
-func fdAlive(fd int32) bool {
-	p := unix.PollFd{Fd: fd, Events: unix.POLLRDHUP}
+// fdQuiet sees a peer's close also behind bytes that were not read yet.
+func fdQuiet(fd int32) bool {
+	p := unix.PollFd{Fd: fd, Events: unix.POLLIN | unix.POLLRDHUP}
 	var zero unix.Timespec
 	_, _, e := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&zero)), 0, 0, 0)
-	return e != 0 || p.Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) == 0
+	return e != 0 || p.Revents == 0
 }
 
 // fdFailure is the socket's pending error, nil if there is none or it cannot be asked for.

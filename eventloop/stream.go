@@ -216,10 +216,10 @@ func (s *stream) failure() error {
 	return s.readErr
 }
 
-func (s *stream) alive() bool {
+func (s *stream) quiet() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.readErr == nil && s.writeErr == nil
+	return s.readErr == nil && s.writeErr == nil && len(s.in) == 0
 }
 
 // close ends the stream. What send has taken is still written, within streamLinger, as a kernel would.

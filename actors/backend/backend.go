@@ -242,7 +242,7 @@ func (b *Backend) Release() {
 	b.holder = nil
 	if b.phase == held {
 		b.phase = left
-		if b.Tracker.Idle() && b.scanner.AtBoundary() {
+		if b.Tracker.Idle() && b.scanner.AtBoundary() && b.lastCode == "" {
 			b.rest()
 		}
 		b.idleSince = b.loop.Now()
@@ -271,12 +271,12 @@ func (b *Backend) Resume() { b.conn.Resume() }
 const peekAfter = 5 * time.Millisecond
 
 // Usable reports whether an idle backend may be granted: alive, and no cancel can hit its next holder. If it was idle for
-// peekAfter the socket is peeked at, which costs a system call.
+// peekAfter the socket is peeked at, which costs a system call: the server may have closed it, or said that it will.
 func (b *Backend) Usable() bool {
 	if b.phase != idle || !b.leases.MayBeHandedOn() || !b.scanner.AtBoundary() {
 		return false
 	}
-	return b.loop.Now().Sub(b.idleSince) < peekAfter || b.conn.Alive()
+	return b.loop.Now().Sub(b.idleSince) < peekAfter || b.conn.Quiet()
 }
 
 // end closes the connection and tells the holder and the lane.

@@ -94,6 +94,100 @@ func TestIdleServerTalks(t *testing.T) {
 	})
 }
 
+// A server that has said that it ends is nobody's any more, although its socket is open for some moments more: the next
+// holder would not be told why it gets no answer.
+func TestLastWords(t *testing.T) {
+	fatal := server(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: pgerr.AdminShutdown})
+	warning := server(&pgproto3.NoticeResponse{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: pgerr.AdminShutdown})
+	answer := append(server(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}), server(&pgproto3.ReadyForQuery{TxStatus: 'I'})...)
+	for name, tc := range map[string]struct {
+		word []byte
+		to   func(r *rig, l *lines) // brings the backend to where it hears it
+	}{
+		"FATAL to nobody":   {fatal, func(*rig, *lines) {}},
+		"WARNING to nobody": {warning, func(*rig, *lines) {}},
+		"FATAL while a cancel is on its way": {fatal, func(r *rig, l *lines) {
+			l.cancelling = time.Minute
+			h := r.hold()
+			h.send(query("SELECT 'x'"))
+			r.system.Root.Send(r.pid, &backend.Cancel{Holder: h})
+			l.say(answer)
+			ready(h)
+			h.release()
+			r.system.Root.Send(r.pid, &backend.Clean{Limit: time.Hour})
+		}},
+		"FATAL before it is cleaned": {fatal, func(r *rig, _ *lines) {
+			h := r.hold()
+			h.send(query("SELECT 'x'"))
+			h.release()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(r *rig) {
+				r.watched()
+				l := &lines{proof: &backend.Proof{}}
+				r.deps.Dialer = l
+				r.open()
+				tc.to(r, l)
+				r.sleep(time.Second)
+				l.say(tc.word)
+				for {
+					m := hear[any](r)
+					if _, ok := m.(*backend.Hinted); ok {
+						continue
+					}
+					if m, ok := m.(*backend.Lost); !ok || m.Code != pgerr.AdminShutdown || m.Expected || !m.Doubts {
+						t.Errorf("%T %+v", m, m)
+					}
+					break
+				}
+				r.sleep(time.Minute) // for the cancel
+			})
+		})
+	}
+	t.Run("FATAL to a holder that leaves", func(t *testing.T) {
+		bubble(t, func(r *rig) {
+			l := &lines{}
+			r.deps.Dialer = l
+			r.open()
+			h := r.hold()
+			l.say(fatal)
+			r.sleep(time.Second)
+			h.release()
+			r.on(func() {
+				if r.b.Usable() || r.b.Resting() {
+					t.Error("usable after the server's last word")
+				}
+			})
+		})
+	})
+	t.Run("a warning that announces nothing", func(t *testing.T) {
+		bubble(t, func(r *rig) {
+			r.watched()
+			l := &lines{proof: &backend.Proof{}}
+			r.deps.Dialer = l
+			r.open()
+			h := r.hold()
+			h.send(query("DO $$ BEGIN RAISE WARNING USING ERRCODE = '57P01'; END $$"))
+			l.say(warning)
+			r.sleep(time.Second)
+			r.on(func() {
+				if r.b.LastCode() != pgerr.AdminShutdown {
+					t.Errorf("the warning was not heard: %q", r.b.LastCode())
+				}
+			})
+			l.say(answer)
+			ready(h)
+			h.release()
+			r.on(func() {
+				if r.b.LastCode() != "" || !r.b.Usable() || !r.b.Resting() {
+					t.Errorf("not usable after an answer; last code %q", r.b.LastCode())
+				}
+			})
+		})
+	})
+}
+
 func TestIdleServerTalksNonsense(t *testing.T) {
 	for name, m := range map[string]pgproto3.BackendMessage{
 		"ReadyForQuery":   &pgproto3.ReadyForQuery{TxStatus: 'I'},

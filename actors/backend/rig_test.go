@@ -266,6 +266,8 @@ type lines struct {
 	proof  *backend.Proof
 	query  string
 	conn   *memconn.Conn // the server's end
+
+	cancelling time.Duration // how long a cancel takes
 }
 
 func (l *lines) Dial(context.Context, backend.Target) (*backend.Login, error) {
@@ -275,6 +277,7 @@ func (l *lines) Dial(context.Context, backend.Target) (*backend.Login, error) {
 }
 
 func (l *lines) Cancel(net.Addr, wire.CancelKey, time.Duration) backend.CancelResult {
+	time.Sleep(l.cancelling)
 	return backend.CancelResult{Sent: true}
 }
 

@@ -149,13 +149,14 @@ func (b *Backend) whole(f *wire.Fragment, seen *Seen) error {
 		if b.phase == fencing && body[0] != 'I' {
 			return fmt.Errorf("%w: a transaction nobody began", errDesync)
 		}
+		b.lastCode = "" // a warning was no announcement: a server that ends is not ready for anything
 		seen.Ready++
 	case 'S':
 		b.parameterStatus(body, seen)
 	case 'E':
 		return b.errorResponse(body, seen)
 	case 'N':
-		b.notice(body)
+		return b.notice(body)
 	case 'D':
 		b.fenceRow(body)
 	}
@@ -182,10 +183,11 @@ func (b *Backend) parameterStatus(body []byte, seen *Seen) {
 func (b *Backend) errorResponse(body []byte, seen *Seen) error {
 	seen.Failed = true
 	e := wire.ParseError(body)
-	if e != nil && (e.Severity == "FATAL" || e.Severity == "PANIC") {
+	fatal := e != nil && (e.Severity == "FATAL" || e.Severity == "PANIC")
+	if fatal {
 		b.lastCode = e.Code
 	}
-	if b.phase == idle {
+	if b.phase == idle || fatal && b.phase != held { // the socket may stay open for a while, and nobody may get it any more
 		code := "?"
 		if e != nil {
 			code = e.Code
@@ -204,10 +206,10 @@ func (b *Backend) errorResponse(body []byte, seen *Seen) error {
 
 // notice looks for a server that announces its end: an immediate shutdown and a crash are warnings, after which the
 // connection ends without a word.
-func (b *Backend) notice(body []byte) {
+func (b *Backend) notice(body []byte) error {
 	f, _ := wire.ErrorFields(body)
 	if string(f.Severity) != "WARNING" {
-		return
+		return nil
 	}
 	switch code := string(f.Code); code {
 	case pgerr.AdminShutdown, pgerr.CrashShutdown:
@@ -215,7 +217,11 @@ func (b *Backend) notice(body []byte) {
 			b.lastCode = code
 		}
 		b.hint(code)
+		if b.phase == idle {
+			return fmt.Errorf("%w: %s", errGoodbye, code)
+		}
 	}
+	return nil
 }
 
 // hint raises doubt for what the server has said, which clients may have brought about, and tells the lane unless there

@@ -80,11 +80,11 @@ func (f *Frontend) leavePool(was phase) {
 	}
 }
 
-// leftBehind is the condition of a backend whose client leaves: one in the middle of a client's message can only be
-// closed, any other is brought to rest, and in session mode reset.
+// leftBehind is the condition of a backend whose client leaves: one in the middle of a client's message, or whose server
+// has announced its end, can only be closed, any other is brought to rest, and in session mode reset.
 func (f *Frontend) leftBehind() pool.Condition {
 	switch {
-	case !f.scanner.AtBoundary():
+	case !f.scanner.AtBoundary(), f.backend.LastCode() != "":
 		return pool.Broken
 	case f.mode != Session && f.backend.Tracker.Idle() && f.backend.AtBoundary() && f.backend.Queued() == 0:
 		return pool.Clean

@@ -97,11 +97,15 @@ func (f *Frontend) ServerDrained() {
 }
 
 // ServerLost implements backend.Holder. If the server said goodbye itself (a FATAL error, already forwarded) there is
-// nothing to add.
+// nothing to add. A client of whom nothing was sent waits for another server.
 func (f *Frontend) ServerLost(e *pgerr.Error) {
+	if f.phase == settling {
+		f.unsettle()
+		return
+	}
 	b := f.backend
 	f.backend = nil
-	told := b.LastCode() != "" && f.phase == active
+	told := b.LastCode() != ""
 	f.root.Send(f.lane, &shard.Checkin{Backend: b, Condition: pool.Broken})
 	if told {
 		f.finish(nil, "server ended the connection: "+b.LastCode())

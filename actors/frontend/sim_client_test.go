@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"fencepost/internal/fakepg"
 	"fencepost/internal/memconn"
 	"fencepost/wire"
 )
@@ -25,6 +26,7 @@ type client struct {
 	r    *rand.Rand
 
 	nc        *memconn.Conn
+	in        *fakepg.Incoming
 	f         *pgproto3.Frontend
 	key       wire.CancelKey
 	seq       int
@@ -118,7 +120,8 @@ func (c *client) login() bool {
 		return false
 	}
 	c.nc = nc
-	c.f = pgproto3.NewFrontend(nc, nc)
+	c.in = &fakepg.Incoming{From: nc}
+	c.f = pgproto3.NewFrontend(c.in, nc)
 	c.w.note(c.name, "login")
 	a := c.read(1)
 	if a.fatal != nil || c.over {
@@ -235,6 +238,8 @@ func (c *client) ended(err error) {
 		c.problem("the session ended: %v", err)
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
 		c.problem("read: %v", err)
+	case c.in.AtBoundary():
+		c.problem("the session ended without a word")
 	}
 }
 

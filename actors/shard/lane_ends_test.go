@@ -118,6 +118,7 @@ func TestReloadToAnotherShard(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 		r.hosts[hostA].server.Kill(held.Login().PID)
+		time.Sleep(10 * time.Millisecond) // from its last word to its end
 		r.settle()
 		release()
 		r.settle()
@@ -152,6 +153,7 @@ func TestReloadToASuccessor(t *testing.T) {
 		r.reload(spec)
 		r.settle()
 		r.hosts[hostA].server.Kill(held.Login().PID)
+		time.Sleep(10 * time.Millisecond) // from its last word to its end
 		r.settle()
 		if n := told("main"); n != 0 || next.pending.Load() != 1 || old.pending.Load() != 1 {
 			t.Errorf("told %d times, %d and %d doubts are pending", n, old.pending.Load(), next.pending.Load())

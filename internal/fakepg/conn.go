@@ -25,6 +25,7 @@ type conn struct {
 
 	out     []byte
 	trouble string
+	said    bool  // its last word, a FATAL error
 	garbage error // set before in is closed
 
 	mu      sync.Mutex // guards what follows
@@ -145,7 +146,13 @@ func (c *conn) serve(b *pgproto3.Backend) {
 	close(c.quit)
 }
 
+// lastMoments is how long a server takes at most from its last word to the end of its process.
+const lastMoments = 5 * time.Millisecond
+
 func (c *conn) leave() {
+	if c.said || c.engine.ended {
+		time.Sleep(upTo(c.rand, lastMoments))
+	}
 	c.nc.Close()
 	c.server.remove(c)
 	c.watch(Event{PID: c.pid, Trouble: c.trouble})
@@ -217,6 +224,7 @@ func (c *conn) work() {
 func (c *conn) end(trouble string, word bool) {
 	if word {
 		c.engine.Terminating()
+		c.said = true
 	} else if len(c.out) > 0 {
 		c.out = c.out[:c.rand.IntN(len(c.out))]
 		c.flush()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"fencepost/internal/fakepg"
 	"fencepost/internal/memconn"
 	"fencepost/wire"
 )
@@ -21,6 +22,7 @@ type client struct {
 	target string // "" for the database's
 	r      *rand.Rand
 	nc     *memconn.Conn
+	in     *fakepg.Incoming
 	f      *pgproto3.Frontend
 	seq    int
 
@@ -85,7 +87,8 @@ func (c *client) login() bool {
 		nc.Close()
 	}
 	c.mu.Unlock()
-	c.f = pgproto3.NewFrontend(nc, nc)
+	c.in = &fakepg.Incoming{From: nc}
+	c.f = pgproto3.NewFrontend(c.in, nc)
 	a := c.read()
 	if e := a.failed(); e != nil {
 		c.note(began, e)
@@ -117,6 +120,12 @@ func (c *client) end() {
 	}
 }
 
+func (c *client) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
 // answers is what came up to ReadyForQuery or the end.
 type answers struct {
 	rows, complete []string
@@ -144,6 +153,9 @@ func (c *client) read() (a answers) {
 		m, err := c.f.Receive()
 		if err != nil {
 			c.w.trace(c.name, "end: %v", err)
+			if c.in.AtBoundary() && !c.isOver() {
+				c.w.problem("%s: the session ended without a word: %v", c.name, err)
+			}
 			a.over = true
 			return a
 		}
