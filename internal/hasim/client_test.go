@@ -244,8 +244,8 @@ func (c *client) transaction(began time.Time) {
 	if a = c.ask(&pgproto3.Query{String: insert(text)}); a.err != nil || a.over {
 		c.failed(began, a)
 		c.believe(text, never)
-		if !a.over {
-			c.ask(&pgproto3.Query{String: "ROLLBACK"})
+		if !a.over && c.ask(&pgproto3.Query{String: "ROLLBACK"}).over {
+			c.leave()
 		}
 		return
 	}
