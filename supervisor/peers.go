@@ -1,10 +1,7 @@
 package supervisor
 
 import (
-	"io"
-	"net"
-	"time"
-
+	"fencepost/actors/backend"
 	"fencepost/actors/frontend"
 	"fencepost/wire"
 )
@@ -26,26 +23,8 @@ func (s *Fencepost) forwardCancel(peer uint16, key wire.CancelKey, done func()) 
 	go func() {
 		defer s.cancels.Add(-1)
 		defer done()
-		if err := sendCancel(p.Addr, key, cfg.Fencepost.CancelAckTimeout); err != nil {
-			s.log.Warn().Err(err).Int("peer_id", p.ID).Str("addr", p.Addr).Msg("cancel request could not be passed on")
+		if r := backend.SendCancel("tcp", p.Addr, key, cfg.Fencepost.CancelAckTimeout); r.Err != nil {
+			s.log.Warn().Err(r.Err).Int("peer_id", p.ID).Str("addr", p.Addr).Msg("cancel request could not be passed on")
 		}
 	}()
-}
-
-// sendCancel sends a CancelRequest and waits until the other side has closed: then it has been dealt with.
-func sendCancel(addr string, key wire.CancelKey, limit time.Duration) error {
-	end := time.Now().Add(limit)
-	c, err := net.DialTimeout("tcp", addr, limit)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := c.SetDeadline(end); err != nil {
-		return err
-	}
-	if _, err := c.Write(wire.AppendCancelRequest(nil, key)); err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, c)
-	return err
 }

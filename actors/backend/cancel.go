@@ -14,11 +14,16 @@ import (
 // errCancelUnanswered says that the server did not close a cancel connection in time.
 var errCancelUnanswered = errors.New("the server did not answer the cancel request in time")
 
-// Cancel sends a CancelRequest to the server behind a backend and waits until the server has closed the connection. It
-// blocks for at most limit.
+// Cancel sends a CancelRequest to the server behind a backend.
 func (PasswordDialer) Cancel(remote net.Addr, key wire.CancelKey, limit time.Duration) CancelResult {
+	return SendCancel(remote.Network(), remote.String(), key, limit)
+}
+
+// SendCancel sends a CancelRequest to an address as net.Dial takes it and waits until the other side has closed the
+// connection: then it has been dealt with. It blocks for at most limit.
+func SendCancel(network, addr string, key wire.CancelKey, limit time.Duration) CancelResult {
 	end := time.Now().Add(limit)
-	c, err := net.DialTimeout(remote.Network(), remote.String(), limit)
+	c, err := net.DialTimeout(network, addr, limit)
 	if err != nil {
 		return CancelResult{Err: err}
 	}

@@ -20,9 +20,8 @@ type creditor struct {
 
 // raiser and hinter are what a backend calls in the moment it sees a loss, or a hint. Both run on the lane's loop.
 func (l *Lane) raiser(m *member) func(time.Time) {
-	raise := m.shard.lostOn(m.br.host)
 	return func(at time.Time) {
-		raise(at)
+		m.shard.RaiseDoubt(at)
 		m.losing = true
 		l.owed[m.creditor(true)]++
 	}

@@ -162,11 +162,8 @@ func (s *Shard) InDoubt() (since time.Time, doubted bool) {
 	return s.base.Add(time.Duration(s.risen.Load())), true
 }
 
-// lostOn and hintOn are what a backend to host calls in the moment it sees a loss, or a hint. What happens to a host
-// that is not elected raises no doubt about the one that is: then hintOn's function returns false, and the word of a loss
-// comes with the message alone.
-func (s *Shard) lostOn(string) func(time.Time) { return s.RaiseDoubt }
-
+// hintOn is what a backend to host calls in the moment it sees a hint. One about a host that is not elected raises no doubt
+// about the one that is. A loss does, wherever it is: RaiseDoubt.
 func (s *Shard) hintOn(host string) func(time.Time) bool {
 	return func(at time.Time) bool { return s.View().Elected == host && s.RaiseHint(at) }
 }
