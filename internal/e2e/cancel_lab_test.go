@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,26 +40,10 @@ func startWired(t testing.TB, server, db string, lines ...string) *wired {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	w := &wired{lab: &lab{t: t}, wire: r, admin: net.JoinHostPort("127.0.0.1", strconv.Itoa(adminPort(t)))}
+	w := &wired{lab: &lab{t: t}, wire: r, admin: freeAddr(t)}
 	lines = append([]string{fmt.Sprintf("admin_http = %q", w.admin)}, lines...)
 	w.pooler = startPooler(t, settings{host: r.Addr(), dbname: db, lines: lines})
 	return w
-}
-
-var adminPorts atomic.Int64
-
-// adminPort is a port that no other test is given and that is not one of freePort's.
-func adminPort(t testing.TB) int {
-	t.Helper()
-	for range 1000 {
-		port := 14000 + int(adminPorts.Add(1))
-		if l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
 }
 
 // treat has all cancel requests treated alike from now on.

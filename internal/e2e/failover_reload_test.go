@@ -58,7 +58,7 @@ func TestReloadHosts(t *testing.T) {
 // With fence = always each write is fenced, with off none, with auto those in doubt; all of them follow a failover.
 func TestFenceModes(t *testing.T) {
 	t.Parallel()
-	http := fmt.Sprintf("127.0.0.1:%d", freePort())
+	http := freeAddr(t)
 	sections := ""
 	modes := []string{"always", "auto", "off"}
 	for _, m := range modes {

@@ -117,7 +117,7 @@ func (p *tester) sees(n int) {
 func freeUDP(t testing.TB) string {
 	t.Helper()
 	for {
-		addr := net.JoinHostPort("127.0.0.1", fmt.Sprint(freePort()))
+		addr := freeAddr(t)
 		u, err := net.ListenPacket("udp4", addr)
 		if err != nil {
 			continue

@@ -15,6 +15,7 @@ import (
 
 	"fencepost/admin"
 	"fencepost/config"
+	"fencepost/internal/pgcluster"
 	"fencepost/supervisor"
 )
 
@@ -61,7 +62,10 @@ func settlesAt(t testing.TB, what string, s *supervisor.Fencepost, before held) 
 func startInside(t testing.TB, s settings) (*supervisor.Fencepost, string) {
 	t.Helper()
 	log := &record{}
-	port := freePort()
+	_, port, err := pgcluster.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg, err := config.Parse(filepath.Join(workDir, "inside.toml"), []byte(s.text(port)))
 	if err != nil {
 		t.Fatal(err)

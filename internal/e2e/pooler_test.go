@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"fencepost/internal/pgcluster"
 )
 
 // pooler is a running Fencepost process.
@@ -102,24 +103,26 @@ func startPooler(t testing.TB, s settings) *pooler {
 	return nil
 }
 
-// freePort is a port below those that the kernel gives to clients, free a moment ago.
-func freePort() int {
-	for {
-		port := 10000 + rand.IntN(4000)
-		if l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			l.Close()
-			return port
-		}
+// freeAddr is an address for a listener that is opened at once.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	addr, _, err := pgcluster.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
 	}
+	return addr
 }
 
 func launch(t testing.TB, path string, s settings) (*pooler, error) {
-	port := freePort()
+	addr, port, err := pgcluster.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp(workDir, "pooler-")
 	if err != nil {
 		return nil, err
 	}
-	p := &pooler{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), config: filepath.Join(dir, "fencepost.toml"),
+	p := &pooler{addr: addr, config: filepath.Join(dir, "fencepost.toml"),
 		log: &record{}, gone: make(chan struct{})}
 	if err := os.WriteFile(p.config, []byte(s.text(port)), 0o600); err != nil {
 		return nil, err
