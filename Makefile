@@ -10,8 +10,9 @@ GO = $(eval GO := $$(shell scripts/go.sh))$(if $(GO),$(GO),$(error no Go toolcha
 FUZZTIME ?= 10s
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# One package at a time: many start PostgreSQL servers and measure times.
-TESTFLAGS ?= -timeout 8m -p 1
+# One package at a time: many start PostgreSQL servers and measure times. Not from the cache: some build the program and run it,
+# which the cache does not see.
+TESTFLAGS ?= -count=1 -timeout 8m -p 1
 
 # For make sim: how many histories, and the seed of the first.
 HISTORIES ?= 10000
