@@ -172,6 +172,8 @@ func (k Kind) String() string {
 
 // Intervals of Pace.
 const (
+	EagerInterval  = 20 * time.Millisecond  // a write waits, and that for no longer than EagerFor
+	EagerFor       = 10 * time.Second
 	UrgentInterval = 50 * time.Millisecond  // in doubt, not Healthy, or a write waits
 	TiredInterval  = 500 * time.Millisecond // the same for longer than TiredAfter while no write waits
 	TiredAfter     = 30 * time.Second
@@ -179,11 +181,13 @@ const (
 	ShortBackoff   = 100 * time.Millisecond // while a write waits
 )
 
-// Pace is the Mode for a shard's situation. interval is role_check_interval; urgent: the shard is in doubt or not Healthy,
-// for urgentFor by now; writeWaits: a client waits for the primary.
+// Pace is the Mode for a shard's situation. interval is role_check_interval; urgent: the shard is in doubt or not Healthy;
+// writeWaits: a client waits for the primary. urgentFor is how long either has been so.
 func Pace(interval time.Duration, urgent bool, urgentFor time.Duration, writeWaits bool) Mode {
 	m := Mode{Interval: interval, Backoff: LongBackoff}
 	switch {
+	case writeWaits && urgentFor < EagerFor:
+		m = Mode{Interval: min(interval, EagerInterval), Backoff: ShortBackoff}
 	case writeWaits:
 		m = Mode{Interval: min(interval, UrgentInterval), Backoff: ShortBackoff}
 	case urgent && urgentFor < TiredAfter:

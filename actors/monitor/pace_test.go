@@ -240,13 +240,15 @@ func TestPace(t *testing.T) {
 		{true, 29 * time.Second, false, Mode{50 * time.Millisecond, 500 * time.Millisecond}},
 		{true, 30 * time.Second, false, Mode{500 * time.Millisecond, 500 * time.Millisecond}},
 		{true, time.Hour, true, Mode{50 * time.Millisecond, 100 * time.Millisecond}},
-		{false, 0, true, Mode{50 * time.Millisecond, 100 * time.Millisecond}},
+		{true, 10 * time.Second, true, Mode{50 * time.Millisecond, 100 * time.Millisecond}},
+		{true, 9 * time.Second, true, Mode{20 * time.Millisecond, 100 * time.Millisecond}},
+		{false, 0, true, Mode{20 * time.Millisecond, 100 * time.Millisecond}},
 	} {
 		if got := Pace(time.Second, tc.urgent, tc.for_, tc.waits); got != tc.want {
 			t.Errorf("%+v: %+v", tc, got)
 		}
 	}
-	if got := Pace(20*time.Millisecond, true, 0, true).Interval; got != 20*time.Millisecond {
+	if got := Pace(10*time.Millisecond, true, 0, true).Interval; got != 10*time.Millisecond {
 		t.Errorf("role_check_interval below the urgent one: %v", got)
 	}
 }

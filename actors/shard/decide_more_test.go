@@ -312,7 +312,7 @@ func TestShardPace(t *testing.T) {
 			p.send(&shard.Waiting{Since: time.Now()})
 			p.pass(100 * time.Millisecond)
 		}
-		if m := p.mode(hostB); m != (monitor.Mode{Interval: monitor.UrgentInterval, Backoff: monitor.ShortBackoff}) {
+		if m := p.mode(hostB); m != (monitor.Mode{Interval: monitor.EagerInterval, Backoff: monitor.ShortBackoff}) {
 			t.Errorf("a write waits: %+v", m)
 		}
 		p.pass(300 * time.Millisecond)

@@ -36,6 +36,7 @@ func (s *summary) add(c *Cell) {
 		*f.to += f.from
 	}
 	s.Unavailable = append(s.Unavailable, r.Unavailable...)
+	s.Waited = append(s.Waited, r.Waited...)
 	s.NoWriter += r.NoWriter
 	s.Longest = max(s.Longest, r.Longest)
 	if r.HasNew {

@@ -21,7 +21,7 @@ func small() Options {
 func played() *Report {
 	o := small()
 	return &Report{Settings: o.settings(), Versions: map[string]string{}, Cells: []*Cell{
-		{Arm: arm.Fencepost, Event: world.KindCrash, Repeat: 1, Rate: 80, Result: &verdict.Result{Writes: 10, HasNew: true, Unavailable: []float64{4, 1, 3, 2}}},
+		{Arm: arm.Fencepost, Event: world.KindCrash, Repeat: 1, Rate: 80, Result: &verdict.Result{Writes: 10, HasNew: true, Unavailable: []float64{4, 1, 3, 2}, Waited: []float64{0, 1, 2, 0}}},
 		{Arm: arm.Control, Event: world.KindCrash, Repeat: 1, Rate: 80, Result: &verdict.Result{WrongBinds: 3}},
 	}}
 }
@@ -110,7 +110,7 @@ func TestSummary(t *testing.T) {
 	var b strings.Builder
 	o := small()
 	played().Table(&b, &o)
-	for _, want := range []string{"fencepost", "control", "crash", "median; most 4 ms", "passed"} {
+	for _, want := range []string{"fencepost", "control", "crash", "3 ms (median; p99 4 ms, most 4 ms)", "1 ms (median; p99 2 ms, most 2 ms)", "passed"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, b.String())
 		}

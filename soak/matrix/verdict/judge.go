@@ -28,6 +28,7 @@ type Result struct {
 
 	HasNew      bool      `json:"has_new_primary"`
 	Unavailable []float64 `json:"unavailable_ms,omitempty"` // of each client that was served again
+	Waited      []float64 `json:"waited_ms,omitempty"`      // … without what it did not ask for anything
 	Never       int       `json:"clients_never_served_again"`
 	NoWriter    float64   `json:"no_writer_ms"`
 	Longest     float64   `json:"longest_acknowledged_ms"`
@@ -131,6 +132,7 @@ func (r *Result) service(h *History, t *Truth, attempts []Attempt) {
 		}
 	}
 	served := map[int]bool{}
+	asked := asking(h, attempts)
 	for i := range attempts {
 		a := &attempts[i]
 		if served[a.Client] || !a.Acked || !a.Kind.Writes() || a.Bound == nil || a.End < t.Began || a.Bound.Port != t.Ports[t.New] {
@@ -141,8 +143,37 @@ func (r *Result) service(h *History, t *Truth, attempts []Attempt) {
 		}
 		served[a.Client] = true
 		r.Unavailable = append(r.Unavailable, milliseconds(max(0, a.End-t.NewFirst)))
+		r.Waited = append(r.Waited, milliseconds(max(0, a.End-max(t.NewFirst, asked[i]))))
 	}
 	r.Never = h.Clients - len(served)
+}
+
+// asking is, for each attempt, since when its client has been asking in vain: from the first of the failures in a row before
+// it, refused connections included, else from its own beginning. Pauses after an error are part of it, those after a success
+// are not.
+func asking(h *History, attempts []Attempt) []time.Duration {
+	refusals := slices.Clone(h.Refusals)
+	slices.SortStableFunc(refusals, func(a, b Refusal) int { return cmp.Compare(a.End, b.End) })
+	since := map[int]time.Duration{} // of clients whose last try failed
+	failed := func(client int, start time.Duration) {
+		if _, known := since[client]; !known {
+			since[client] = start
+		}
+	}
+	all := make([]time.Duration, len(attempts))
+	for i := range attempts {
+		a := &attempts[i]
+		for len(refusals) > 0 && refusals[0].End <= a.End {
+			failed(refusals[0].Client, refusals[0].Start)
+			refusals = refusals[1:]
+		}
+		failed(a.Client, a.Start)
+		all[i] = since[a.Client]
+		if a.Acked {
+			delete(since, a.Client)
+		}
+	}
+	return all
 }
 
 // writes compares what was acknowledged with what is there.

@@ -217,6 +217,33 @@ func TestUnavailability(t *testing.T) {
 	})
 }
 
+// What a client waited is what it was unavailable, without its own pauses after a success.
+func TestWaited(t *testing.T) {
+	figure := func(r *Result) any { return r.Waited }
+	from := func(start time.Duration, a Attempt) Attempt {
+		a.Start = start
+		return a
+	}
+	served := func(start time.Duration) Attempt { return from(start, acked(0, 9, 2290*ms, server(newPort, 2))) }
+	lost := from(2100*ms, failed(0, 8, 2110*ms, nil, "08006"))
+	refused := func(start time.Duration) func(*History) {
+		return func(h *History) {
+			h.Refusals = []Refusal{{Client: 0, Start: start, End: start + 10*ms, Code: "refused"}}
+		}
+	}
+	play(t, []scene{
+		{name: "asked before there was one", attempts: []Attempt{served(1500 * ms)}, figure: figure, want: []float64{300}},
+		{name: "asked later", attempts: []Attempt{served(2290 * ms)}, figure: figure, want: []float64{10}},
+		{name: "from the first error", attempts: []Attempt{lost, served(2290 * ms)}, figure: figure, want: []float64{200}},
+		{name: "from the first refusal", attempts: []Attempt{lost, served(2290 * ms)}, history: refused(2050 * ms), figure: figure, want: []float64{250}},
+		{name: "a refusal alone", attempts: []Attempt{served(2290 * ms)}, history: refused(2200 * ms), figure: figure, want: []float64{100}},
+		{name: "not from before a success", attempts: []Attempt{lost, read(from(2150*ms, acked(0, 0, 2160*ms, server(newPort, 2)))), served(2280 * ms)},
+			figure: figure, want: []float64{20}},
+		{name: "nor from another client's", clients: 2, attempts: []Attempt{with(lost, func(a *Attempt) { a.Client = 1 }), served(2290 * ms)},
+			figure: figure, want: []float64{10}},
+	})
+}
+
 func TestWrites(t *testing.T) {
 	row := Row{0, 1}
 	lost := func(r *Result) any { return [3]int{r.Lost, r.Doubled, r.Unasked} }
