@@ -250,7 +250,7 @@ func fleetCrash(t *testing.T, l *fleet.Lab) {
 	}
 	missed := time.Since(began)
 	// For a member that is not there: dropped, whoever is asked.
-	if err := l.Members[0].Cancel(t.Context(), fleet.CancelKey{PID: uint32(m.PeerID)<<17 | 1, Secret: make([]byte, 4)}); err != nil {
+	if err := l.Members[0].Cancel(t.Context(), fleet.CancelKey{PID: peerBits(uint32(m.PeerID)) | 1, Secret: []byte{0, 0, 0, 3}}); err != nil {
 		t.Error(err)
 	}
 	began = time.Now()

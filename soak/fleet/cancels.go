@@ -170,10 +170,10 @@ func (p *canceller) spare(ctx context.Context) error {
 	nonsense := p.dice.IntN(4) == 0
 	if nonsense {
 		secret := slices.Clone(p.conn.Secret)
-		secret[p.dice.IntN(len(secret))] ^= 1 << p.dice.IntN(8)
+		secret[p.dice.IntN(len(secret))] ^= 1 << (2 + p.dice.IntN(6)) // the other bits may be a count
 		pid := p.conn.PID
 		if p.dice.IntN(2) == 0 { // of a member there is not
-			pid = uint32(9999)<<17 | pid&0x1ffff
+			pid |= 0x3f00 // of its number
 		}
 		if err := cancelAt(ctx, p.any().Addr, pid, secret); err != nil {
 			return fmt.Errorf("a cancel with an unknown key: %w", err)
