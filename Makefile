@@ -106,6 +106,7 @@ soak-cancel: ## 45 minutes of cancels at random moments, and the control that ha
 .PHONY: soak-fleet
 soak-fleet: ## a fleet of three: split brains, 10000 cancels, a partition of 5 minutes, switchovers, restarts; about 15 minutes
 	@scripts/install.sh ca-certificates postgresql
+	@[ "$$(id -u)" -ne 0 ] || scripts/install.sh iproute2 iptables || echo '== without them the network is one of ports'
 	$(GO) run ./cmd/fencepost-soak fleet $(SOAKFLAGS)
 
 .PHONY: sim

@@ -18,6 +18,8 @@ have_gcc() { command -v gcc >/dev/null; }
 have_git() { command -v git >/dev/null; }
 have_psycopg() { /usr/bin/python3 -c 'import psycopg' 2>/dev/null; }
 have_make() { command -v make >/dev/null; }
+have_iproute2() { command -v ip >/dev/null; }
+have_iptables() { command -v iptables-restore >/dev/null; }
 have_ca-certificates() { [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -n "${SSL_CERT_FILE:-}" ]; }
 
 packages_of() {

@@ -35,6 +35,7 @@ control, which has no fleet, was not caught. docs/soak.md says what is measured.
 	}
 	f := c.Flags()
 	f.StringVar(&o.Binary, "binary", o.Binary, "program of Fencepost; empty: built from this module")
+	f.StringVar((*string)(&o.Network), "network", string(o.Network), "namespaces (needs root), ports, or auto: namespaces where they can be made")
 	f.IntVar(&o.Splits, "splits", o.Splits, "split brains of each kind")
 	f.IntVar(&o.Controls, "controls", o.Controls, "split brains of members that do not know of each other")
 	f.IntVar(&o.Cancels, "cancels", o.Cancels, "cancels of running statements at random members")

@@ -6,7 +6,7 @@
 //	r, err := lab.SplitBrain(ctx, fleet.Split{})
 //
 // Every member reaches every server, and every other member, by way of package network, so that each can be cut off on its
-// own. Everything is on the loopback interface.
+// own. Nothing leaves the machine.
 package fleet
 
 import (
@@ -31,15 +31,16 @@ import (
 
 // Config says what to start.
 type Config struct {
-	Program  string   // Fencepost
-	Members  int      // 0: three
-	Standbys int      // 0: one
-	Alone    bool     // the control: members do not know of each other, there is no [fleet]
-	Peers    bool     // cancels by [peers]; with Alone
-	Lines    []string // of [fencepost], besides
-	Shard    []string // of [shards.main], besides
-	Fleet    []string // of [fleet], besides
-	Dir      string   // for settings and logs; "" for a temporary one that Close removes
+	Program  string       // Fencepost
+	Members  int          // 0: three
+	Standbys int          // 0: one
+	Alone    bool         // the control: members do not know of each other, there is no [fleet]
+	Peers    bool         // cancels by [peers]; with Alone
+	Lines    []string     // of [fencepost], besides
+	Shard    []string     // of [shards.main], besides
+	Fleet    []string     // of [fleet], besides
+	Dir      string       // for settings and logs; "" for a temporary one that Close removes
+	Network  network.Kind // "": of ports
 
 	// Change, if not nil, may change the settings of the member with that index, before it starts for the first time.
 	Change func(i int, settings string) string
@@ -64,7 +65,7 @@ const (
 type Lab struct {
 	Servers []*Server // the first primary, then its standbys
 	Members []*Member
-	Net     *network.Network
+	Net     network.Network
 
 	cluster *pgcluster.Cluster
 	config  Config
@@ -87,7 +88,10 @@ func Start(ctx context.Context, c Config) (_ *Lab, err error) {
 	if c.Standbys == 0 {
 		c.Standbys = 1
 	}
-	l := &Lab{config: c, dir: c.Dir, Net: network.New()}
+	l := &Lab{config: c, dir: c.Dir}
+	if l.Net, err = network.Open(c.Network); err != nil {
+		return nil, fmt.Errorf("start the fleet: %w", err)
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("start the fleet: %w", err), l.Close())
@@ -152,9 +156,12 @@ func (l *Lab) ServerName(s *Server) string { return serverName(slices.Index(l.Se
 func (l *Lab) lay() error {
 	for i := range l.config.Members {
 		m := &Member{Name: memberName(i), PeerID: i + 1, lab: l}
-		var err error
+		ip, err := l.Net.Host(m.Name)
+		if err != nil {
+			return err
+		}
 		for _, addr := range []*string{&m.Addr, &m.HTTP, &m.bind} {
-			if *addr, err = l.reserve(); err != nil {
+			if *addr, err = l.reserve(ip); err != nil {
 				return err
 			}
 		}
@@ -186,8 +193,8 @@ func (l *Lab) settings(m *Member) string {
 		hosts = append(hosts, strconv.Quote(s.Front))
 	}
 	var b strings.Builder
-	_, port, _ := net.SplitHostPort(m.Addr)
-	fmt.Fprintf(&b, "[fencepost]\nlisten_addr = \"127.0.0.1\"\nlisten_port = %s\nunix_socket_dir = \"\"\nadmin_users = [%q]\nauth_type = \"trust\"\n", port, Admin)
+	ip, port, _ := net.SplitHostPort(m.Addr)
+	fmt.Fprintf(&b, "[fencepost]\nlisten_addr = %q\nlisten_port = %s\nunix_socket_dir = \"\"\nadmin_users = [%q]\nauth_type = \"trust\"\n", ip, port, Admin)
 	fmt.Fprintf(&b, "admin_http = %q\nlog_connections = false\nlog_disconnections = false\nlog_format = \"json\"\nso_reuseport = true\n", m.HTTP)
 	if l.config.Peers {
 		fmt.Fprintf(&b, "peer_id = %d\n", m.PeerID)
@@ -225,17 +232,17 @@ func (l *Lab) section(m *Member) string {
 		Name, m.Name, m.PeerID, m.bind, m.front, strings.Join(join, ", "), Key, l.config.Members, strings.Join(l.config.Fleet, "\n"))
 }
 
-// reserve takes a port, for TCP and UDP, that a member finds free again when it is restarted, and returns its address.
-func (l *Lab) reserve() (addr string, err error) {
+// reserve takes a port, for TCP and UDP, that a member finds free again when it is restarted, and returns its address at ip,
+// which may have all ports for itself.
+func (l *Lab) reserve(ip string) (addr string, err error) {
 	for range 20 { // a port that is free for TCP may not be for UDP
 		port, held, err := pgcluster.ReservePort()
 		if err != nil {
 			return "", err
 		}
 		l.ports = append(l.ports, held)
-		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		if u, err := net.ListenPacket("udp4", addr); err == nil {
-			return addr, u.Close()
+		if u, err := net.ListenPacket("udp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return net.JoinHostPort(ip, strconv.Itoa(port)), u.Close()
 		}
 	}
 	return "", errors.New("no free port")
@@ -298,7 +305,7 @@ func (l *Lab) Close() error {
 	if l.cluster != nil {
 		err = errors.Join(err, l.cluster.Stop())
 	}
-	l.Net.Close()
+	err = errors.Join(err, l.Net.Close())
 	for _, p := range l.ports {
 		err = errors.Join(err, p.Close())
 	}

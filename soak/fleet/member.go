@@ -52,7 +52,8 @@ func (m *Member) Start(ctx context.Context) error {
 	if m.Running() {
 		return fmt.Errorf("%s is running", m.Name)
 	}
-	p, err := program.Start(program.Command{Name: m.Name, Argv: []string{m.lab.config.Program, "serve", "-c", m.file()}, Log: m.LogFile()})
+	argv := m.lab.Net.Command(m.Name, m.lab.config.Program, "serve", "-c", m.file())
+	p, err := program.Start(program.Command{Name: m.Name, Argv: argv, Log: m.LogFile()})
 	if err != nil {
 		return err
 	}

@@ -31,9 +31,11 @@ func (l *Lab) Partition(ctx context.Context, lasts time.Duration) (r PartitionRe
 	first, others := l.Members[0], l.Members[1:]
 	began := time.Now()
 	for _, m := range others {
-		l.Net.Cut(first.Name, m.Name)
+		if err := l.Net.Cut(first.Name, m.Name); err != nil {
+			return r, err
+		}
 	}
-	defer l.Net.HealAll()
+	defer l.Net.HealAll() //nolint:errcheck // only when something else has failed
 	if _, err := others[0].Console(ctx, "FORGET main"); err != nil {
 		return r, err
 	}
@@ -61,7 +63,9 @@ func (l *Lab) Partition(ctx context.Context, lasts time.Duration) (r PartitionRe
 	}
 	healed := time.Now()
 	r.Lasted = healed.Sub(began)
-	l.Net.HealAll()
+	if err := l.Net.HealAll(); err != nil {
+		return r, err
+	}
 	if err := l.Whole(ctx, l.Primary()); err != nil {
 		return r, err
 	}

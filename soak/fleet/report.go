@@ -48,7 +48,7 @@ func (r *Report) Problems() []string {
 // table prints the figures.
 func (r *Report) table(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	defer t.Flush()
+	defer t.Flush() //nolint:errcheck // as with everything that is printed
 	row := func(what string, n int, figures string, args ...any) {
 		fmt.Fprintf(t, "%s\t%d\t%s\n", what, n, fmt.Sprintf(figures, args...))
 	}

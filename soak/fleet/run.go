@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fencepost/internal/program"
+	"fencepost/soak/fleet/network"
 )
 
 // Options say what Run does.
@@ -22,12 +23,13 @@ type Options struct {
 	Planned   int // switchovers
 	Rolling   int // restarts of all members in turn
 	Seed      uint64
+	Network   network.Kind
 	Out       io.Writer
 }
 
 // DefaultOptions are those of make soak-fleet.
 func DefaultOptions() Options {
-	return Options{Splits: 10, Controls: 2, Cancels: 10000, Partition: 5 * time.Minute, Planned: 10, Rolling: 3, Seed: 1, Out: io.Discard}
+	return Options{Splits: 10, Controls: 2, Cancels: 10000, Partition: 5 * time.Minute, Planned: 10, Rolling: 3, Seed: 1, Network: network.Auto, Out: io.Discard}
 }
 
 // Report is what came of it.
@@ -40,8 +42,15 @@ type Report struct {
 	unfinished []string
 }
 
-// Run does all of it, one after the other, and prints a line for each thing, and a table at the end.
+// Run does all of it, one after the other, and prints a line that says on what network, a line for each thing, and a table at
+// the end.
 func Run(ctx context.Context, o Options) (*Report, error) {
+	kind, why, err := network.Choose(o.Network)
+	if err != nil {
+		return nil, err
+	}
+	o.Network = kind
+	fmt.Fprintf(o.Out, "network: %s (%s)\n", kind, why)
 	dir, err := os.MkdirTemp("", "fencepost-fleet-")
 	if err != nil {
 		return nil, err
@@ -91,7 +100,7 @@ func (r *Report) alone(ctx context.Context, o Options) (err error) {
 	if o.Controls == 0 {
 		return nil
 	}
-	l, err := Start(ctx, Config{Program: o.Binary, Alone: true, Lines: quick})
+	l, err := Start(ctx, Config{Program: o.Binary, Alone: true, Network: o.Network, Lines: quick})
 	if err != nil {
 		return err
 	}
@@ -108,7 +117,7 @@ func (r *Report) alone(ctx context.Context, o Options) (err error) {
 var quick = []string{`query_wait_timeout = "1s"`}
 
 func (r *Report) together(ctx context.Context, o Options) (err error) {
-	l, err := Start(ctx, Config{Program: o.Binary})
+	l, err := Start(ctx, Config{Program: o.Binary, Network: o.Network})
 	if err != nil {
 		return err
 	}

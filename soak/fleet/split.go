@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +14,20 @@ import (
 // Split says how the cluster is split in SplitBrain.
 type Split struct {
 	Freeze bool          // the old primary is frozen, and thawed when another was promoted; else it is cut off
+	One    int           // the member that is on a side of its own: it is left behind with the old primary
+	Ahead  bool          // or is not: it alone reaches the new primary, and the others are left behind
 	Stays  time.Duration // how long clients go on after the promotion; 0: 3 s
-	Each   int           // clients in each mode; 0: 4
+	Each   int           // clients in each mode, of each member that is left behind; 0: 4
+}
+
+// sides are the members that are left behind, and those that reach the new primary.
+func (l *Lab) sides(s Split) (behind, ahead []*Member) {
+	one := l.Members[s.One]
+	others := slices.DeleteFunc(slices.Clone(l.Members), func(m *Member) bool { return m == one })
+	if s.Ahead {
+		return others, []*Member{one}
+	}
+	return []*Member{one}, others
 }
 
 // SplitResult is what came of it.
@@ -22,15 +35,17 @@ type SplitResult struct {
 	Split
 	Alone    bool
 	Promoted time.Time // the new primary took writes
-	Seen     time.Time // the first member but the first has elected it, by its log; zero in a control that did not
+	Seen     time.Time // the first member that reaches it has elected it, by its log; zero in a control that did not
 	Thawed   time.Time
+	Told     []time.Duration // after Seen each member that was left behind knew better, by its log, if the old primary was cut off
+	Untold   int             // those that did not as long as clients went on
 
 	Before   int           // writes that the old primary acknowledged before Seen
 	Late     int           // later than that
 	Later500 int           // more than 500 ms later
 	Last     time.Duration // the last one, after Seen
 	Session  int           // of Later500
-	Says     string        // what the first member says in an error to a client
+	Says     string        // what a member that was left behind says in an error to a client
 	Shows    string        // and on its console
 	Codes    map[string]int
 }
@@ -50,13 +65,17 @@ func (r SplitResult) String() string {
 	if !r.Seen.IsZero() {
 		seen = r.Seen.Sub(r.Promoted).Round(time.Millisecond).String()
 	}
-	return fmt.Sprintf("%s, fleet %t: the new timeline seen %s after the promotion; writes acknowledged by the old primary: %d before, %d after that (%d later than %s, %d of them in session mode, the last after %s); errors %v",
-		how, !r.Alone, seen, r.Before, r.Late, r.Later500, seenLimit, r.Session, r.Last.Round(time.Millisecond), r.Codes)
+	told := ""
+	for _, t := range r.Told {
+		told += fmt.Sprintf(" and heard of %s after that;", t.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%s, fleet %t: the new timeline seen %s after the promotion;%s writes acknowledged by the old primary: %d before, %d after that (%d later than %s, %d of them in session mode, the last after %s); errors %v",
+		how, !r.Alone, seen, told, r.Before, r.Late, r.Later500, seenLimit, r.Session, r.Last.Round(time.Millisecond), r.Codes)
 }
 
-// SplitBrain cuts the primary off from all members but the first, or freezes it, and the first member off from its standby,
-// promotes that, and has clients write through the first member all the while. Then it heals the network; Mend repairs the
-// servers.
+// SplitBrain cuts the primary off from all members but the one that is left behind, or freezes it, and that one off from its
+// standby, promotes the standby, and has clients write through who is left behind all the while. Then it undoes what it cut;
+// Mend repairs the servers.
 func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 	if s.Stays == 0 {
 		s.Stays = 3 * time.Second
@@ -65,18 +84,32 @@ func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 		s.Each = 4
 	}
 	r := SplitResult{Split: s, Alone: l.config.Alone}
-	primary := l.Primary()
-	standby := l.standbys()[0]
-	first := l.Members[0]
+	primary, standby := l.Primary(), l.standbys()[0]
+	behind, ahead := l.sides(s)
 	began := time.Now()
-	writers := []*Writers{l.Write("session", s.Each, first.Addr), l.Write("transaction", s.Each, first.Addr)}
+	var writers []*Writers
+	for _, m := range behind {
+		writers = append(writers, l.Write("session", s.Each, m.Addr), l.Write("transaction", s.Each, m.Addr))
+	}
 	end := func() {
 		for _, w := range writers {
 			w.End()
 		}
 	}
+	healed := false
+	heal := func() (err error) {
+		for _, m := range l.Members {
+			for _, s := range l.Servers {
+				err = errors.Join(err, l.Net.Heal(m.Name, l.ServerName(s)))
+			}
+		}
+		healed = true
+		return err
+	}
 	defer func() {
-		l.Net.HealAll() // so that those who wait come to an end
+		if !healed { // so that those who wait come to an end
+			heal() //nolint:errcheck // something else has failed
+		}
 		end()
 	}()
 	for _, w := range writers {
@@ -84,36 +117,22 @@ func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 			return r, err
 		}
 	}
-	for _, b := range l.standbys() {
-		l.Net.Cut(first.Name, l.ServerName(b))
+	if err := l.cutOff(behind, l.standbys()...); err != nil {
+		return r, err
 	}
 	if s.Freeze {
 		if err := primary.Freeze(); err != nil {
 			return r, err
 		}
-	} else {
-		for _, m := range l.Members[1:] {
-			l.Net.Cut(m.Name, l.ServerName(primary))
-		}
+	} else if err := l.cutOff(ahead, primary); err != nil {
+		return r, err
 	}
 	if err := standby.Promote(ctx); err != nil {
 		return r, err
 	}
 	r.Promoted = time.Now()
-	seen := func() bool {
-		for _, m := range l.Members[1:] {
-			for _, line := range m.Lines(r.Promoted.Add(-time.Second), "shard: view", `"elected":"`+standby.Front+`"`) {
-				if r.Seen.IsZero() || line.At.Before(r.Seen) {
-					r.Seen = line.At
-				}
-			}
-		}
-		return !r.Seen.IsZero()
-	}
-	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	if err := poll.Until(bounded, 10*time.Millisecond, func() (bool, error) { return seen(), nil }); err != nil {
-		return r, fmt.Errorf("no member has elected the new primary: %w", err)
+	if err := r.sees(ctx, ahead, standby); err != nil {
+		return r, err
 	}
 	if s.Freeze {
 		if err := primary.Thaw(); err != nil {
@@ -122,7 +141,7 @@ func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 		r.Thawed = time.Now()
 	}
 	if !r.Alone {
-		r.Shows = l.shows(ctx, first, standby)
+		r.Shows = l.shows(ctx, behind[0])
 	}
 	select {
 	case <-ctx.Done():
@@ -130,23 +149,77 @@ func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 	case <-time.After(time.Until(r.Promoted.Add(s.Stays))):
 	}
 	// Clients may be waiting for a primary: their errors tell what the member says.
-	row, err := first.Shard(ctx)
+	row, err := behind[0].Shard(ctx)
 	if err != nil {
 		return r, err
 	}
 	r.Shows = strings.TrimSpace(r.Shows + "\n" + fmt.Sprint(row))
-	for _, m := range l.Members[1:] {
-		if n := len(m.Lines(r.Seen.Add(time.Millisecond), "shard: view", `"elected":"`+primary.Front+`"`)); n > 0 {
+	for _, m := range ahead {
+		if n := len(m.elections(r.Seen.Add(time.Millisecond), primary.Front)); n > 0 {
 			return r, fmt.Errorf("%s has elected the old primary again", m.Name)
 		}
 	}
+	r.told(behind)
 	r.Codes = map[string]int{}
-	l.Net.HealAll()
+	if err := heal(); err != nil {
+		return r, err
+	}
 	end()
 	for _, w := range writers {
 		r.count(w, primary)
 	}
 	return r, nil
+}
+
+// cutOff cuts members off from servers.
+func (l *Lab) cutOff(members []*Member, servers ...*Server) error {
+	for _, m := range members {
+		for _, s := range servers {
+			if err := l.Net.Cut(m.Name, l.ServerName(s)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// elections are the lines of the log that say that a member elected a server, "" for none.
+func (m *Member) elections(since time.Time, front string) []Line {
+	return m.Lines(since, "shard: view", `"elected":"`+front+`"`)
+}
+
+// sees waits until one of the members has elected the new primary.
+func (r *SplitResult) sees(ctx context.Context, ahead []*Member, next *Server) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	err := poll.Until(ctx, 10*time.Millisecond, func() (bool, error) {
+		for _, m := range ahead {
+			for _, line := range m.elections(r.Promoted.Add(-time.Second), next.Front) {
+				if r.Seen.IsZero() || line.At.Before(r.Seen) {
+					r.Seen = line.At
+				}
+			}
+		}
+		return !r.Seen.IsZero(), nil
+	})
+	if err != nil {
+		return fmt.Errorf("no member has elected the new primary: %w", err)
+	}
+	return nil
+}
+
+// told says when those that are left behind gave the old primary up. A frozen one they give up for itself.
+func (r *SplitResult) told(behind []*Member) {
+	if r.Alone || r.Freeze {
+		return
+	}
+	for _, m := range behind {
+		if given := m.elections(r.Promoted, ""); len(given) > 0 {
+			r.Told = append(r.Told, max(0, given[0].At.Sub(r.Seen)))
+		} else {
+			r.Untold++
+		}
+	}
 }
 
 // count looks at what the clients saw.
@@ -178,7 +251,7 @@ func (r *SplitResult) count(w *Writers, old *Server) {
 
 // shows asks a member on a new session, as a client and on its console, what it makes of the new timeline that it cannot
 // reach.
-func (l *Lab) shows(ctx context.Context, m *Member, standby *Server) string {
+func (l *Lab) shows(ctx context.Context, m *Member) string {
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var text string
@@ -218,12 +291,11 @@ func (l *Lab) standbys() (all []*Server) {
 	return all
 }
 
-// Mend heals the network and makes every server that is not the primary its standby, from a copy of it, and waits until the
+// Mend heals the network, slow ways excepted, and makes every server that is not the primary its standby, from a copy of it, and waits until the
 // fleet is whole.
 func (l *Lab) Mend(ctx context.Context) error {
-	l.Net.HealAll()
+	err := l.Net.HealAll()
 	primary := l.Primary()
-	var err error
 	for _, s := range l.standbys() {
 		if s.Running() {
 			err = errors.Join(err, s.Kill())

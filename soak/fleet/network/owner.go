@@ -16,7 +16,7 @@ const orphan = "orphan"
 
 // owner is the member that has the other end of a connection, "" if no member has. A process that was started a moment ago
 // may not have been announced yet.
-func (n *Network) owner(c net.Conn) string {
+func (n *Ports) owner(c net.Conn) string {
 	peer, ok := c.RemoteAddr().(*net.TCPAddr)
 	own, ok2 := c.LocalAddr().(*net.TCPAddr)
 	if !ok || !ok2 {
