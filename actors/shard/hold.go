@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,7 +14,8 @@ import (
 type (
 	// Hold makes writes wait, at their transaction boundaries, as if no primary were known, until another host is elected,
 	// For is over, or Release comes. Repeated with the same ID it goes on for that much longer; it never begins anew once it
-	// has ended. Reply, if not nil, has room for the answer.
+	// has ended, also if others came since: who gives the order may have been frozen meanwhile. Reply, if not nil, has room
+	// for the answer.
 	Hold struct {
 		ID    string
 		For   time.Duration
@@ -41,12 +43,26 @@ type holding struct {
 	began time.Time
 	until time.Time
 	ended bool
+	past  []pastHold // those before it, the last one behind
 }
 
+// pastHold is one that has ended.
+type pastHold struct {
+	id   string
+	from role.Host
+}
+
+// maxPastHolds is how many are known by their IDs.
+const maxPastHolds = 100
+
 func (a *decider) hold(now time.Time, m *Hold) {
+	a.settleHold(now) // its time may be over since before this process was frozen
 	h, elected := &a.mem.hold, a.election.View().Elected
 	answer := HoldState{Elected: string(elected)}
+	past := slices.IndexFunc(h.past, func(p pastHold) bool { return p.id == m.ID })
 	switch {
+	case past >= 0:
+		answer.From = string(h.past[past].from)
 	case h.id == m.ID && h.ended:
 	case h.id == m.ID:
 		h.until = now.Add(m.For)
@@ -55,7 +71,10 @@ func (a *decider) hold(now time.Time, m *Hold) {
 	case elected == "":
 		answer.Err = ErrNoPrimaryToHold
 	default:
-		*h = holding{id: m.ID, from: elected, began: now, until: now.Add(m.For)}
+		if h.id != "" {
+			h.past = append(h.past[max(0, len(h.past)-maxPastHolds+1):], pastHold{h.id, h.from})
+		}
+		*h = holding{id: m.ID, from: elected, began: now, until: now.Add(m.For), past: h.past}
 		a.tell(now, zerolog.InfoLevel, "switchover", elected, "writes wait for another primary")
 		a.probeAll()
 	}
