@@ -124,6 +124,7 @@ type Backend struct {
 	opened    time.Time
 	idleSince time.Time
 	lastCode  string // see LastCode
+	farewell  bool   // see Farewell
 	stopDial  context.CancelFunc
 	leases    Leases
 	leaseID   uint64

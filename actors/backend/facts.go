@@ -17,6 +17,11 @@ func (b *Backend) Host() string { return b.target.Host }
 // LastCode is the SQLSTATE of the FATAL error, or else of the warning, with which the server announced its end; "" if it sent none.
 func (b *Backend) LastCode() string { return b.lastCode }
 
+// Farewell reports whether the server has sent a FATAL error: its client, to whom it went, need not be told of the end. A
+// warning tells a client nothing that it acts on: a server in an immediate shutdown, or one that gives up waiting for a
+// synchronous standby, sends no more than that.
+func (b *Backend) Farewell() bool { return b.farewell }
+
 // Login is what the server said at login; nil before. Not to be changed.
 func (b *Backend) Login() *Login { return b.login }
 

@@ -79,7 +79,7 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 			if f.First && !b.received(f.Type) {
 				return seen, n, fmt.Errorf("%w: unexpected %q", errDesync, f.Type)
 			}
-			if f.Type == 'N' && b.target.Doubt != nil {
+			if f.Type == 'N' {
 				if err := b.whole(&f, &seen); err != nil {
 					return seen, n, err
 				}
@@ -185,7 +185,7 @@ func (b *Backend) errorResponse(body []byte, seen *Seen) error {
 	e := wire.ParseError(body)
 	fatal := e != nil && (e.Severity == "FATAL" || e.Severity == "PANIC")
 	if fatal {
-		b.lastCode = e.Code
+		b.lastCode, b.farewell = e.Code, true
 	}
 	if b.phase == idle || fatal && b.phase != held { // the socket may stay open for a while, and nobody may get it any more
 		code := "?"

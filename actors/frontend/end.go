@@ -39,7 +39,7 @@ func (f *Frontend) close(e *pgerr.Error, why string, gone bool) {
 	f.phase = ended
 	// The client has its last word already: an error inside a message would be read as part of it, and after the server's
 	// own FATAL nothing more is expected.
-	told := f.midAnswer || was == active && f.backend != nil && f.backend.LastCode() != ""
+	told := f.midAnswer || was == active && f.backend != nil && f.backend.Farewell()
 	f.leavePool(was)
 	if f.bound {
 		f.root.Send(f.deps.Cancel, &Unbind{Key: f.key})

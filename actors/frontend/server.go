@@ -105,7 +105,7 @@ func (f *Frontend) ServerLost(e *pgerr.Error) {
 	}
 	b := f.backend
 	f.backend = nil
-	told := b.LastCode() != ""
+	told := b.Farewell()
 	f.root.Send(f.lane, &shard.Checkin{Backend: b, Condition: pool.Broken})
 	if told {
 		f.finish(nil, "server ended the connection: "+b.LastCode())

@@ -55,11 +55,10 @@ func (f *Frontend) cut(why string) {
 	inBlock := b.Tracker.Status() != 'I'
 	quiet := b.Tracker.AtRest() && f.scanner.AtBoundary() && b.AtBoundary()
 	uncommitted := inBlock && f.unanswered&mayCommit == 0 && !b.Tracker.Pinned()
-	code := b.LastCode()
 	f.giveBack(pool.Broken)
 	switch {
-	case code != "": // the client has the server's own last word
-		f.finish(nil, "server ended the connection: "+code)
+	case b.Farewell(): // the client has the server's own last word
+		f.finish(nil, "server ended the connection: "+b.LastCode())
 	case quiet && inBlock:
 		f.doom(pgerr.SupersededInTransaction(why))
 	case quiet && f.mode == Session:

@@ -245,6 +245,33 @@ func TestSupersededBehindAFatalError(t *testing.T) {
 	}
 }
 
+// A warning that announces the server's end is no last word for the client: drivers act on errors only.
+func TestEndBehindAWarning(t *testing.T) {
+	ends := map[string]func(l *lost, b *backend.Backend){
+		"lost":       func(_ *lost, b *backend.Backend) { b.OnClosed(nil, io.EOF) },
+		"superseded": func(l *lost, b *backend.Backend) { l.f.superseded(&shard.Superseded{Backend: b, Why: whyLost}) },
+	}
+	for name, end := range ends {
+		for seed := range uint64(seeds) {
+			play(t, name, seed, []Mode{Session, Transaction}[seed%2], func(l *lost) {
+				l.write(query(l.sleep()))
+				var b *backend.Backend
+				l.when("asked", func(f *Frontend) bool { return f.phase == active }, func() {
+					b = l.f.backend
+					warning, _ := (&pgproto3.NoticeResponse{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "57P01", Message: "by the server"}).Encode(nil)
+					if b.OnData(nil, warning); b.LastCode() != "57P01" {
+						l.problem("the warning was not heard: %q", b.LastCode())
+					}
+					end(l, b)
+				})
+				if a := l.c.read(100); a.fatal == nil || a.fatal.Code != "08007" || len(a.notices) != 1 {
+					l.problem("told %+v behind %v", a.fatal, a.notices)
+				}
+			})
+		}
+	}
+}
+
 // A transaction that is over, with bytes on their way that no server will answer, costs the client nothing.
 func TestSupersededWithNothingButLateBytes(t *testing.T) {
 	played := 0

@@ -172,7 +172,7 @@ func (k Kind) String() string {
 
 // Intervals of Pace.
 const (
-	EagerInterval  = 20 * time.Millisecond  // a write waits, and that for no longer than EagerFor
+	EagerInterval  = 20 * time.Millisecond // a write waits, and that for no longer than EagerFor
 	EagerFor       = 10 * time.Second
 	UrgentInterval = 50 * time.Millisecond  // in doubt, not Healthy, or a write waits
 	TiredInterval  = 500 * time.Millisecond // the same for longer than TiredAfter while no write waits
