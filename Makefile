@@ -104,7 +104,7 @@ soak-cancel: ## 45 minutes of cancels at random moments, and the control that ha
 	$(GO) run ./cmd/fencepost-soak cancel -control -late=false -per-cell 1000 -total 0 -cell-limit 4m $(SOAKFLAGS)
 
 .PHONY: soak-fleet
-soak-fleet: ## a fleet of three: split brains, 10000 cancels, a partition of 5 minutes, switchovers, restarts; about 15 minutes
+soak-fleet: ## a fleet of three: split brains, cancels, loss, one-way networks, a partition, switchovers, restarts; about 20 minutes
 	@scripts/install.sh ca-certificates postgresql
 	@[ "$$(id -u)" -ne 0 ] || scripts/install.sh iproute2 iptables || echo '== without them the network is one of ports'
 	$(GO) run ./cmd/fencepost-soak fleet $(SOAKFLAGS)

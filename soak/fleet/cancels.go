@@ -9,9 +9,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"fencepost/soak/raw"
@@ -22,6 +25,7 @@ type Cancels struct {
 	Count    int    // cancels of statements that run; at least that many
 	Sessions int    // at the same time; 0: 12
 	Seed     uint64 // of every choice
+	Failover bool   // there is one meanwhile: what ends statements and sessions because of it is no error
 }
 
 // CancelResult is what came of them.
@@ -34,13 +38,27 @@ type CancelResult struct {
 	Untouched int             // statements nobody cancelled that ended as they should
 	Far       int             // of Sent: to another member than the session's
 	Nonsense  int             // cancels with a key nobody has
+	Broken    int             // statements and logins that a failover ended
 	Errors    []string        // anything else
 }
 
 // String is a line of figures.
 func (r CancelResult) String() string {
-	return fmt.Sprintf("%d cancels, %d of them sent to another member, took effect after p50 %s p99 %s (at another member p50 %s p99 %s), %d without effect; %d statements were left alone, %d hit by a foreign cancel; %d cancels of nobody; %d errors %v",
-		r.Sent, r.Far, quantile(r.Took, 0.5), quantile(r.Took, 0.99), quantile(r.TookFar, 0.5), quantile(r.TookFar, 0.99), r.Missed, r.Untouched, r.Foreign, r.Nonsense, len(r.Errors), r.Errors[:min(len(r.Errors), 3)])
+	broken := ""
+	if r.Broken > 0 {
+		broken = fmt.Sprintf("%d ended by a failover; ", r.Broken)
+	}
+	return fmt.Sprintf("%d cancels, %d of them sent to another member, took effect after p50 %s p99 %s (at another member p50 %s p99 %s), %d without effect; %d statements were left alone, %d hit by a foreign cancel; %d cancels of nobody; %s%d errors %v",
+		r.Sent, r.Far, quantile(r.Took, 0.5), quantile(r.Took, 0.99), quantile(r.TookFar, 0.5), quantile(r.TookFar, 0.99), r.Missed, r.Untouched, r.Foreign, r.Nonsense, broken, len(r.Errors), r.Errors[:min(len(r.Errors), 3)])
+}
+
+// add counts what came of others in.
+func (r *CancelResult) add(o CancelResult) {
+	r.Sent, r.Missed, r.Foreign, r.Untouched = r.Sent+o.Sent, r.Missed+o.Missed, r.Foreign+o.Foreign, r.Untouched+o.Untouched
+	r.Far, r.Nonsense, r.Broken = r.Far+o.Far, r.Nonsense+o.Nonsense, r.Broken+o.Broken
+	r.Took, r.TookFar, r.Errors = append(r.Took, o.Took...), append(r.TookFar, o.TookFar...), append(r.Errors, o.Errors...)
+	slices.Sort(r.Took)
+	slices.Sort(r.TookFar)
 }
 
 func quantile(sorted []time.Duration, q float64) time.Duration {
@@ -70,7 +88,14 @@ func (l *Lab) RandomCancels(ctx context.Context, c Cancels) (CancelResult, error
 		all.Go(func() {
 			p := &canceller{lab: l, member: l.Members[i%len(l.Members)], r: &r, mu: &mu, dice: rand.New(rand.NewPCG(c.Seed, uint64(i))),
 				protocol: []string{"3.0", "3.2"}[i/len(l.Members)%2], database: []string{"transaction", "session"}[i%2]}
-			if err := p.run(ctx, c.Count); err != nil {
+			err := p.run(ctx, c.Count)
+			for c.Failover && broken(err) && ctx.Err() == nil {
+				mu.Lock()
+				r.Broken++
+				mu.Unlock()
+				err = p.run(ctx, c.Count)
+			}
+			if err != nil {
 				mu.Lock()
 				r.Errors = append(r.Errors, err.Error())
 				mu.Unlock()
@@ -83,7 +108,26 @@ func (l *Lab) RandomCancels(ctx context.Context, c Cancels) (CancelResult, error
 	return r, ctx.Err()
 }
 
-// canceller is one session.
+// stateError is an error of the server's, or the member's.
+type stateError struct{ when, code, text string }
+
+func (e *stateError) Error() string { return strings.TrimSpace(e.when + ": " + e.code + " " + e.text) }
+
+// broken reports whether an error is what a failover does to a session: it, or its statement, has ended, or a login finds no
+// primary.
+func broken(err error) bool {
+	var code string
+	if e := new(stateError); errors.As(err, &e) {
+		code = e.code
+	} else if e := new(pgconn.PgError); errors.As(err, &e) {
+		code = e.Code
+	} else {
+		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	}
+	return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
+}
+
+// canceller is a session, one after the other.
 type canceller struct {
 	lab                *Lab
 	member             *Member
@@ -140,7 +184,7 @@ func (p *canceller) begin(runs time.Duration) error {
 		case *pgproto3.NoticeResponse:
 			return nil
 		case *pgproto3.ErrorResponse:
-			return fmt.Errorf("before it began: %s %s", m.Code, m.Message)
+			return &stateError{"before it began", m.Code, m.Message}
 		}
 	}
 }
@@ -193,7 +237,7 @@ func (p *canceller) spare(ctx context.Context) error {
 	case code == queryCanceled:
 		p.r.Foreign++
 	default:
-		return fmt.Errorf("a statement that nobody cancelled: %s", code)
+		return &stateError{"a statement that nobody cancelled", code, ""}
 	}
 	return nil
 }
@@ -207,20 +251,25 @@ func (p *canceller) cancel(ctx context.Context) error {
 	}
 	by := p.any()
 	asked := time.Now()
-	if err := cancelAt(ctx, by.Addr, p.conn.PID, p.conn.Secret); err != nil {
-		return fmt.Errorf("a cancel at %s: %w", by.Name, err)
-	}
+	closed := make(chan error, 1)
+	go func() { closed <- cancelAt(ctx, by.Addr, p.conn.PID, p.conn.Secret) }() // ends with it, which is bounded
 	code, err := p.ends(cancelled + answers)
 	took := time.Since(asked)
+	if cerr := <-closed; cerr != nil {
+		return fmt.Errorf("a cancel at %s: %w", by.Name, cerr)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.r.Sent++
-	if by != p.member {
-		p.r.Far++
+	if err != nil {
+		return err
+	}
+	if code == "" || code == queryCanceled {
+		p.r.Sent++
+		if by != p.member {
+			p.r.Far++
+		}
 	}
 	switch {
-	case err != nil:
-		return err
 	case code == queryCanceled:
 		p.r.Took = append(p.r.Took, took)
 		if by != p.member {
@@ -229,7 +278,7 @@ func (p *canceller) cancel(ctx context.Context) error {
 	case code == "":
 		p.r.Missed++
 	default:
-		return fmt.Errorf("a cancelled statement: %s", code)
+		return &stateError{"a cancelled statement", code, ""}
 	}
 	return nil
 }

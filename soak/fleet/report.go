@@ -32,11 +32,22 @@ func (r *Report) Problems() []string {
 		note(s.Before == 0, "a split brain in which nothing was written before")
 	}
 	note(control > caught, "%d of %d controls were not caught", control-caught, control)
-	note(r.Cancels.Missed > 0, "%d cancels had no effect", r.Cancels.Missed)
-	note(r.Cancels.Foreign > 0, "%d statements were hit by a foreign cancel", r.Cancels.Foreign)
-	note(len(r.Cancels.Errors) > 0, "errors of cancelling clients: %v", r.Cancels.Errors)
+	for _, c := range []struct {
+		CancelResult
+		when string
+	}{{r.Cancels, ""}, {r.Loss.Cancels, " while members lost what they sent"}} {
+		note(c.Missed > 0, "%d cancels had no effect%s", c.Missed, c.when)
+		note(c.Foreign > 0, "%d statements were hit by a foreign cancel%s", c.Foreign, c.when)
+		note(len(c.Errors) > 0, "errors of cancelling clients%s: %v", c.when, c.Errors)
+	}
+	note(r.Loss.Untold > 0, "%d members had not heard of a new primary, with loss between members", r.Loss.Untold)
+	for _, w := range r.OneWays {
+		note(w.Split.Later500 > 0, "%d writes were acknowledged by the old primary later than %s after the fleet saw its successor, heard one way (deaf %t, failover after %s)", w.Split.Later500, seenLimit, w.Deaf, w.After.Round(time.Millisecond))
+		note(w.Split.Before == 0, "a one-way network in which nothing was written before")
+		note(w.Whole > wholeLimit, "the fleet was whole only %s after members were heard one way", w.Whole)
+	}
 	note(r.Partition.Whole > wholeLimit, "the fleet was whole only %s after a partition", r.Partition.Whole)
-	for _, s := range r.Switches {
+	for _, s := range slices.Concat(r.Switches, r.Slows) {
 		note(len(s.Errors) > 0, "%d clients saw an error in a switchover", len(s.Errors))
 	}
 	for _, s := range r.Rollings {
@@ -76,12 +87,12 @@ func (r *Report) table(out io.Writer) {
 		row("cancels at random members", c.Sent, "%d took effect, after p50 %s p99 %s; %d to another member; %d without effect, %d foreign", len(c.Took), quantile(c.Took, 0.5),
 			quantile(c.Took, 0.99), c.Far, c.Missed, c.Foreign)
 	}
+	r.lossy(row)
 	if p := r.Partition; p.Lasted > 0 {
 		row("partition of "+p.Lasted.Round(time.Second).String(), 1, "noticed after %s; whole again after %s", p.Noticed.Round(100*time.Millisecond), p.Whole.Round(10*time.Millisecond))
 	}
-	if len(r.Switches) > 0 {
-		r.switches(row)
-	}
+	switches(row, "switchovers under load", r.Switches)
+	switches(row, "switchovers, servers far away", r.Slows)
 	acks, reconnects, failed := 0, 0, 0
 	for _, s := range r.Rollings {
 		acks, reconnects, failed = acks+s.Acks, reconnects+s.Reconnects, failed+len(s.Failed)
@@ -94,15 +105,50 @@ func (r *Report) table(out io.Writer) {
 	}
 }
 
-func (r *Report) switches(row func(string, int, string, ...any)) {
+// printer prints a row of the table.
+type printer func(what string, runs int, figures string, args ...any)
+
+func switches(row printer, what string, all []SwitchoverResult) {
+	if len(all) == 0 {
+		return
+	}
 	errors, acks := 0, 0
 	var paused, beyond []time.Duration
-	for _, s := range r.Switches {
+	for _, s := range all {
 		errors, acks = errors+len(s.Errors), acks+s.Acks
 		paused, beyond = append(paused, s.Paused), append(beyond, s.Paused-s.Switched)
 	}
 	slices.Sort(paused)
 	slices.Sort(beyond)
-	row("switchovers under load", len(r.Switches), "%d errors of clients, %d writes; no write for p50 %s max %s; longer than the switch itself by p50 %s max %s", errors, acks,
+	row(what, len(all), "%d errors of clients, %d writes; no write for p50 %s max %s; longer than the switch itself by p50 %s max %s", errors, acks,
 		quantile(paused, 0.5), quantile(paused, 1), quantile(beyond, 0.5), quantile(beyond, 1))
+}
+
+// lossy prints what came of members that do not hear all of each other.
+func (r *Report) lossy(row printer) {
+	if l := r.Loss; l.Percent > 0 {
+		row(fmt.Sprintf("%d %% loss between members", l.Percent), 2*l.Rounds, "all had elected the new primary p50 %s max %s after the first one; those left behind heard of it p50 %s max %s after it was seen, %d did not; %d cancels took effect, after p50 %s p99 %s, %d without effect, %d foreign; %d times a member was taken for dead",
+			quantile(l.Knew, 0.5), quantile(l.Knew, 1), quantile(l.Told, 0.5), quantile(l.Told, 1), l.Untold, len(l.Cancels.Took), quantile(l.Cancels.Took, 0.5),
+			quantile(l.Cancels.Took, 0.99), l.Cancels.Missed, l.Cancels.Foreign, l.Gone)
+	}
+	for _, kind := range []struct {
+		name string
+		deaf bool
+	}{{"heard by nobody", false}, {"hears nobody", true}} {
+		n, before, later := 0, 0, 0
+		var whole, told []time.Duration
+		for _, w := range r.OneWays {
+			if w.Deaf == kind.deaf {
+				n, before, later = n+1, before+w.Split.Before, later+w.Split.Later500
+				whole, told = append(whole, w.Whole), append(told, w.Split.Told...)
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		slices.Sort(whole)
+		slices.Sort(told)
+		row(kind.name, n, "%d writes acknowledged by the old primary later than %s after the fleet saw the new one (%d before), of which those left behind heard after p50 %s max %s; whole again after p50 %s max %s",
+			later, seenLimit, before, quantile(told, 0.5), quantile(told, 1), quantile(whole, 0.5), quantile(whole, 1))
+	}
 }

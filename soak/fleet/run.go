@@ -20,8 +20,11 @@ type Options struct {
 	Controls  int    // the same without a fleet
 	Cancels   int
 	Partition time.Duration
-	Planned   int // switchovers
-	Rolling   int // restarts of all members in turn
+	Planned   int           // switchovers
+	Slow      time.Duration // of every server, each way, in further switchovers; 0: none of them
+	Rolling   int           // restarts of all members in turn
+	Lossy     int           // failovers, of two kinds, while members lose much of what they send each other
+	OneWay    time.Duration // how long a member is not heard, or does not hear; 0: not at all
 	Seed      uint64
 	Network   network.Kind
 	Out       io.Writer
@@ -29,7 +32,8 @@ type Options struct {
 
 // DefaultOptions are those of make soak-fleet.
 func DefaultOptions() Options {
-	return Options{Splits: 10, Controls: 2, Cancels: 10000, Partition: 5 * time.Minute, Planned: 10, Rolling: 3, Seed: 1, Network: network.Auto, Out: io.Discard}
+	return Options{Splits: 10, Controls: 2, Cancels: 10000, Partition: 5 * time.Minute, Planned: 10, Slow: 50 * time.Millisecond, Rolling: 3, Lossy: 5,
+		OneWay: 30 * time.Second, Seed: 1, Network: network.Auto, Out: io.Discard}
 }
 
 // Report is what came of it.
@@ -38,7 +42,10 @@ type Report struct {
 	Cancels    CancelResult
 	Partition  PartitionResult
 	Switches   []SwitchoverResult
+	Slows      []SwitchoverResult // with servers that are far away
 	Rollings   []RollingResult
+	Loss       LossResult
+	OneWays    []OneWayResult
 	unfinished []string
 }
 
@@ -116,6 +123,32 @@ func (r *Report) alone(ctx context.Context, o Options) (err error) {
 // quick has clients without a primary hear of it soon.
 var quick = []string{`query_wait_timeout = "1s"`}
 
+// What is not worth an option.
+const (
+	slowSwitchovers = 3
+	lossPercent     = 30
+	lossCancels     = 300
+)
+
+// oneWays has the failover come when members do not miss each other yet, and when they do.
+func (r *Report) oneWays(ctx context.Context, o Options, l *Lab) error {
+	if o.OneWay == 0 {
+		return nil
+	}
+	for _, deaf := range []bool{false, true} {
+		for _, after := range []time.Duration{o.OneWay / 30, o.OneWay / 2} {
+			got, ok := attempt(r, o, "one way", func() (OneWayResult, error) { return l.OneWay(ctx, OneWay{Deaf: deaf, Lasts: o.OneWay, After: after}) })
+			if ok {
+				r.OneWays = append(r.OneWays, got)
+			}
+			if err := firstOf(ctx.Err(), l.Mend(ctx)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (r *Report) together(ctx context.Context, o Options) (err error) {
 	l, err := Start(ctx, Config{Program: o.Binary, Network: o.Network})
 	if err != nil {
@@ -130,6 +163,14 @@ func (r *Report) together(ctx context.Context, o Options) (err error) {
 			r.Switches = append(r.Switches, got)
 		}
 	}
+	if o.Slow > 0 {
+		for i := range slowSwitchovers {
+			what := fmt.Sprintf("switchover %d, servers %s away", i+1, o.Slow)
+			if got, ok := attempt(r, o, what, func() (SwitchoverResult, error) { return l.SlowSwitchover(ctx, 8, o.Slow) }); ok {
+				r.Slows = append(r.Slows, got)
+			}
+		}
+	}
 	for i := range o.Rolling {
 		if got, ok := attempt(r, o, fmt.Sprintf("rolling restart %d", i+1), func() (RollingResult, error) { return l.Rolling(ctx, 8) }); ok {
 			r.Rollings = append(r.Rollings, got)
@@ -141,6 +182,17 @@ func (r *Report) together(ctx context.Context, o Options) (err error) {
 				return err
 			}
 		}
+	}
+	if o.Lossy > 0 {
+		r.Loss, _ = attempt(r, o, "loss", func() (LossResult, error) {
+			return l.Lossy(ctx, Loss{Percent: lossPercent, Rounds: o.Lossy, Cancels: lossCancels, Seed: o.Seed})
+		})
+		if err := l.Mend(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.oneWays(ctx, o, l); err != nil {
+		return err
 	}
 	if o.Partition > 0 {
 		r.Partition, _ = attempt(r, o, "partition", func() (PartitionResult, error) { return l.Partition(ctx, o.Partition) })

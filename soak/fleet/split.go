@@ -117,6 +117,7 @@ func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 			return r, err
 		}
 	}
+	cut := time.Now()
 	if err := l.cutOff(behind, l.standbys()...); err != nil {
 		return r, err
 	}
@@ -159,7 +160,7 @@ func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 			return r, fmt.Errorf("%s has elected the old primary again", m.Name)
 		}
 	}
-	r.told(behind)
+	r.told(behind, cut)
 	r.Codes = map[string]int{}
 	if err := heal(); err != nil {
 		return r, err
@@ -208,13 +209,14 @@ func (r *SplitResult) sees(ctx context.Context, ahead []*Member, next *Server) e
 	return nil
 }
 
-// told says when those that are left behind gave the old primary up. A frozen one they give up for itself.
-func (r *SplitResult) told(behind []*Member) {
+// told says when those that are left behind gave the old primary up, since they were cut off from its successor. A frozen one
+// they give up for itself.
+func (r *SplitResult) told(behind []*Member, cut time.Time) {
 	if r.Alone || r.Freeze {
 		return
 	}
 	for _, m := range behind {
-		if given := m.elections(r.Promoted, ""); len(given) > 0 {
+		if given := m.elections(cut, ""); len(given) > 0 {
 			r.Told = append(r.Told, max(0, given[0].At.Sub(r.Seen)))
 		} else {
 			r.Untold++

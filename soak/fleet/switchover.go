@@ -74,6 +74,21 @@ func (l *Lab) Switchover(ctx context.Context, each int) (SwitchoverResult, error
 	return r, errors.Join(l.cluster.CatchUp(ctx), l.Whole(ctx, next))
 }
 
+// SlowSwitchover is Switchover with every server so far away from every member, in each direction.
+func (l *Lab) SlowSwitchover(ctx context.Context, each int, delay time.Duration) (_ SwitchoverResult, err error) {
+	slow := func(d time.Duration) (err error) {
+		for _, s := range l.Servers {
+			err = errors.Join(err, l.Net.Slow(l.ServerName(s), d))
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, slow(0)) }()
+	if err := slow(delay); err != nil {
+		return SwitchoverResult{}, err
+	}
+	return l.Switchover(ctx, each)
+}
+
 // switchOver gives the order, and does what it asks for.
 func (l *Lab) switchOver(ctx context.Context, old, next *Server, r *SwitchoverResult) error {
 	paused := make(chan struct{}, 8)

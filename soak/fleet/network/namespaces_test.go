@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -143,9 +144,12 @@ func TestNamespacesCommand(t *testing.T) {
 	host(t, n, "m1")
 	argv := n.Command("m1", "sleep", "60")
 	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // as package program has it
 	try(t, cmd.Start())
 	dir := fmt.Sprintf("/proc/%d", cmd.Process.Pid)
-	err := poll.Until(t.Context(), 5*time.Millisecond, func() (bool, error) {
+	bounded, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	err := poll.Until(bounded, 5*time.Millisecond, func() (bool, error) {
 		name, err := os.ReadFile(filepath.Join(dir, "comm"))
 		return strings.TrimSpace(string(name)) == "sleep", err
 	})
@@ -156,6 +160,9 @@ func TestNamespacesCommand(t *testing.T) {
 	try(t, err)
 	if !os.SameFile(runs, space) {
 		t.Error("it runs in another namespace")
+	}
+	for range 200 { // which ends no thread that a program was started on
+		try(t, inside(n.place("m1").space, func() error { return nil }))
 	}
 	try(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -194,13 +195,9 @@ func (r *relays) copy(dst, src net.Conn, d direction) {
 func read(src net.Conn, line chan<- chunk, delay func() time.Duration) {
 	defer close(line)
 	buf := make([]byte, chunkSize)
-	var last time.Time
 	for {
 		size, err := src.Read(buf)
-		if due := time.Now().Add(delay()); due.After(last) {
-			last = due
-		}
-		line <- chunk{append([]byte(nil), buf[:size]...), err, last}
+		line <- chunk{slices.Clone(buf[:size]), err, time.Now().Add(delay())}
 		if err != nil {
 			return
 		}
