@@ -18,11 +18,14 @@ type PartitionResult struct {
 
 // String is a line of figures.
 func (r PartitionResult) String() string {
-	noticed := "not noticed"
-	if r.Noticed > 0 {
-		noticed = "noticed after " + r.Noticed.Round(100*time.Millisecond).String()
+	return fmt.Sprintf("a partition of %s, %s; whole again %s after its end", r.Lasted.Round(time.Second), r.noticed(), r.Whole.Round(10*time.Millisecond))
+}
+
+func (r PartitionResult) noticed() string {
+	if r.Noticed == 0 {
+		return "not noticed"
 	}
-	return fmt.Sprintf("a partition of %s, %s; whole again %s after its end", r.Lasted.Round(time.Second), noticed, r.Whole.Round(10*time.Millisecond))
+	return "noticed after " + r.Noticed.Round(100*time.Millisecond).String()
 }
 
 // Partition cuts the first member off from the others for a while, in which FORGET is given on another, and measures how

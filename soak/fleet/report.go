@@ -89,7 +89,7 @@ func (r *Report) table(out io.Writer) {
 	}
 	r.lossy(row)
 	if p := r.Partition; p.Lasted > 0 {
-		row("partition of "+p.Lasted.Round(time.Second).String(), 1, "noticed after %s; whole again after %s", p.Noticed.Round(100*time.Millisecond), p.Whole.Round(10*time.Millisecond))
+		row("partition of "+p.Lasted.Round(time.Second).String(), 1, "%s; whole again after %s", p.noticed(), p.Whole.Round(10*time.Millisecond))
 	}
 	switches(row, "switchovers under load", r.Switches)
 	switches(row, "switchovers, servers far away", r.Slows)
