@@ -31,8 +31,10 @@ func (f *fleet) received(ctx actor.Context, now time.Time, msg *received) {
 		f.counts.misdirected++
 		return
 	case !from.letters.fresh(l.number):
-		f.counts.replayed++
-		f.journal.note(zerolog.WarnLevel, "a message came twice and was dropped", "from "+from.Member)
+		if l.kind != cancelLetter && l.kind != answerLetter { // which are sent more than once
+			f.counts.replayed++
+			f.journal.note(zerolog.WarnLevel, "a message came twice and was dropped", "from "+from.Member)
+		}
 		return
 	}
 	f.counts.letters++
@@ -135,22 +137,36 @@ func (f *fleet) announce() {
 	}
 }
 
-// post writes a letter to a member.
-func (f *fleet) post(to *member, l *letter) bool {
+// post writes a letter to a member, and returns it as it is sent; nil if it is not.
+func (f *fleet) post(to *member, l *letter) (message []byte) {
+	own := l.request // which waits for this letter
+	if l.kind == answerLetter {
+		own = 0 // it is a number of the member that asked
+	}
+	if message = f.address(to, l); message == nil || !f.link.write(to, own, message) {
+		return nil
+	}
+	return message
+}
+
+// urge writes a letter that is to be answered until it is.
+func (f *fleet) urge(to *member, l *letter, answered <-chan struct{}) bool {
+	message := f.address(to, l)
+	return message != nil && f.link.urge(to, l.request, message, answered)
+}
+
+// address gives a letter its number; nil if it cannot be sent.
+func (f *fleet) address(to *member, l *letter) []byte {
 	if f.link == nil {
-		return false
+		return nil
 	}
 	l.from, l.to, l.number = f.cfg.Boot, to.Boot, f.store.number.Add(1)
 	b, err := l.encode()
 	if err != nil {
 		f.journal.note(zerolog.ErrorLevel, "a message to a member cannot be written", err.Error())
-		return false
+		return nil
 	}
-	own := l.request // which waits for this letter
-	if l.kind == answerLetter {
-		own = 0 // it is a number of the member that asked
-	}
-	return f.link.write(to, own, b)
+	return b
 }
 
 // farewells are goodbyes, so that others know this member did not die.

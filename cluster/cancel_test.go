@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,6 +51,36 @@ func TestCancelIsWaitedFor(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if done.Load() != 3 {
 			t.Error("never given up")
+		}
+		closeAll(proxies)
+	})
+}
+
+// TestCancelsAreRepeated where streams come to nothing and packets get lost: each arrives once, and is over when it was dealt with.
+func TestCancelsAreRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newMemnet(37)
+		proxies := memFleet(t, n, 3, nil)
+		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
+		n.stall()
+		n.lose(0.3)
+		const all = 30
+		var arrived, over atomic.Int32
+		proxies[1].office.does(func(ctx actor.Context) {
+			if c, ok := ctx.Message().(*CancelFor); ok {
+				arrived.Add(1)
+				c.Done()
+			}
+		})
+		for range all {
+			proxies[0].send(&CancelFor{PeerID: 2, Key: []byte("key"), Done: func() { over.Add(1) }})
+		}
+		time.Sleep(CancelWait + time.Second)
+		if arrived.Load() != all || over.Load() != all {
+			t.Errorf("of %d cancels %d arrived and %d were over", all, arrived.Load(), over.Load())
+		}
+		if proxies[1].counter("fleet_dropped_total", "replayed") != 0 || strings.Contains(proxies[1].logs.String(), "came twice") {
+			t.Error("what is sent again on purpose is taken for a replay")
 		}
 		closeAll(proxies)
 	})

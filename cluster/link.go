@@ -129,6 +129,51 @@ func (l *link) write(to *member, request uint64, message []byte) bool {
 	return true
 }
 
+// firstAgain is how long urge waits for an answer at first; the wait doubles.
+const firstAgain = 250 * time.Millisecond
+
+// urge has a letter that will be answered written to a member, both as a datagram and on a stream, and again until the answer
+// has come, so that it arrives where much is lost; the member takes the first that does. What cannot be written for another
+// reason than that time ran out is said by undelivered.
+func (l *link) urge(to *member, request uint64, message []byte, answered <-chan struct{}) bool {
+	if l.waiting.Add(1) > maxLetters {
+		l.waiting.Add(-1)
+		return false
+	}
+	boot, node, streams := to.Boot, to.node.memberlist(), to.streams
+	l.work.Go(func() {
+		defer l.waiting.Add(-1)
+		for wait := firstAgain; ; wait *= 2 {
+			began := time.Now()
+			select {
+			case <-l.life.Done():
+				return
+			case <-answered:
+				return
+			case streams <- struct{}{}:
+			}
+			_ = l.list.SendBestEffort(node, message)
+			err := l.list.SendReliable(node, message)
+			<-streams
+			var late net.Error
+			if err != nil && !(errors.As(err, &late) && late.Timeout()) {
+				l.tell(&undelivered{to: boot, request: request, err: err})
+				return
+			}
+			again := time.NewTimer(time.Until(began.Add(wait)))
+			select {
+			case <-l.life.Done():
+			case <-answered:
+			case <-again.C:
+				continue
+			}
+			again.Stop()
+			return
+		}
+	})
+	return true
+}
+
 // announce tells everybody what this member says of itself now. One at a time: of two at once, the one that read the older
 // metadata could come out as the later one.
 func (l *link) announce() {

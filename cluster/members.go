@@ -58,6 +58,7 @@ type member struct {
 const (
 	rememberGone = time.Hour
 	maxGone      = 256
+	maxUnheard   = 16 // of them that evidence is still sent to
 )
 
 // roster is who is and was in the fleet, this member included. The actor alone uses it.
@@ -146,6 +147,13 @@ func (r *roster) sorted() []*member {
 // others are the members that are alive, without this one.
 func (r *roster) others() []*member {
 	return slices.DeleteFunc(r.sorted(), func(m *member) bool { return m.self || m.state != Alive })
+}
+
+// unheard are the members that are thought dead, the last ones that were heard of.
+func (r *roster) unheard() []*member {
+	all := slices.DeleteFunc(r.sorted(), func(m *member) bool { return m.state != Dead })
+	slices.SortStableFunc(all, func(a, b *member) int { return b.since.Compare(a.since) })
+	return all[:min(len(all), maxUnheard)]
 }
 
 // addresses are those of members that are alive, and of those that did not say goodbye.

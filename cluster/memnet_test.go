@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type memnet struct {
 	rnd        *rand.Rand
 	at         map[netip.AddrPort]*port
 	group      map[netip.AddrPort]int
+	muted      netip.AddrPort // nobody hears it; it hears packets
+	stalled    bool           // streams come to nothing
 	loss       float64
 	twice      float64
 	delay      time.Duration // at least
@@ -49,6 +52,19 @@ func (n *memnet) sent() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.packets
+}
+
+// mute has nobody hear an address any more, stall no stream get through.
+func (n *memnet) mute(addr netip.AddrPort) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.muted = addr
+}
+
+func (n *memnet) stall() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stalled = true
 }
 
 // split puts addresses into groups that do not hear each other; nothing: one network again.
@@ -113,7 +129,7 @@ func (n *memnet) reach(from, to netip.AddrPort) (p *port, copies int, after time
 	case r < n.loss+n.twice:
 		copies = 2
 	}
-	if n.group[from] != n.group[to] {
+	if n.group[from] != n.group[to] || from == n.muted {
 		return nil, 0, after
 	}
 	return n.at[to], copies, after
@@ -157,9 +173,14 @@ func (p *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	}
 	peer, _, after := p.net.reach(p.addr, to)
 	p.net.mu.Lock()
-	cut := p.net.group[p.addr] != p.net.group[to]
+	cut := p.net.group[p.addr] != p.net.group[to] || p.addr == p.net.muted || to == p.net.muted
+	stalled := p.net.stalled
 	tap := p.net.tapStreams
 	p.net.mu.Unlock()
+	if stalled {
+		<-time.After(timeout)
+		return nil, os.ErrDeadlineExceeded
+	}
 	if cut {
 		<-time.After(timeout)
 		return nil, errors.New("i/o timeout")

@@ -35,11 +35,16 @@ func (f *fleet) cancelFor(now time.Time, msg *CancelFor) {
 		f.journal.note(zerolog.ErrorLevel, fmt.Sprintf("a cancel was dropped: two members have peer_id %d", msg.PeerID), "")
 	case to == nil || to.self || len(msg.Key) == 0:
 		f.counts.cancelsUnknown++
-	case to.cancels < maxCancels && f.post(to, &letter{kind: cancelLetter, request: id, peerID: msg.PeerID, key: slices.Clone(msg.Key)}):
-		f.counts.cancelsSent++
-		to.cancels++
-		f.requests[id] = &request{waits: map[evidence.Boot]*Answer{to.Boot: {}}, deadline: now.Add(CancelWait), cancels: to, done: done}
-		return // a tick is never further away than its deadline
+	case to.cancels < maxCancels:
+		answered := make(chan struct{})
+		over := func() { close(answered); done() }
+		if f.urge(to, &letter{kind: cancelLetter, request: id, peerID: msg.PeerID, key: slices.Clone(msg.Key)}, answered) {
+			f.counts.cancelsSent++
+			to.cancels++
+			f.requests[id] = &request{waits: map[evidence.Boot]*Answer{to.Boot: {}}, deadline: now.Add(CancelWait), cancels: to, done: over}
+			return // a tick is never further away than its deadline
+		}
+		f.counts.dropped++
 	default:
 		f.counts.dropped++
 	}
@@ -48,7 +53,7 @@ func (f *fleet) cancelFor(now time.Time, msg *CancelFor) {
 
 // cancelArrived gives a cancel to the process's own; it is never passed on.
 func (f *fleet) cancelArrived(ctx actor.Context, now time.Time, from *member, l *letter) {
-	e := &errand{from, l.request, now.Add(CancelWait)}
+	e := &errand{from: from, request: l.request, deadline: now.Add(CancelWait), cancel: true}
 	switch {
 	case from.PeerID == f.cfg.PeerID:
 		f.counts.cancelsRefused++
@@ -83,6 +88,7 @@ type errand struct {
 	from     *member
 	request  uint64
 	deadline time.Time
+	cancel   bool
 }
 
 // settingsVerb asks a member for its settings. No operation of others has a name like that.
@@ -109,7 +115,7 @@ func (f *fleet) operate(ctx actor.Context, now time.Time, msg *Operate) {
 		switch l := (&letter{kind: requestLetter, request: id, left: timeout, verb: msg.Verb, args: msg.Args}); {
 		case m.self:
 			f.serve(ctx, now, m, l)
-		case !f.post(m, l):
+		case f.post(m, l) == nil:
 			f.settle(id, m.Boot, "the request could not be sent", nil)
 		}
 	}
@@ -124,7 +130,7 @@ func (f *fleet) serve(ctx actor.Context, now time.Time, from *member, l *letter)
 		return
 	}
 	f.requestID++
-	e := &errand{from, l.request, now.Add(min(l.left, time.Hour))}
+	e := &errand{from: from, request: l.request, deadline: now.Add(min(l.left, time.Hour))}
 	f.served[f.requestID] = e
 	ctx.Send(f.attached.Operations, &Operation{ID: f.requestID, Verb: l.verb, Args: l.args, From: from.Member, FromBoot: from.Boot,
 		Deadline: e.deadline, Reply: ctx.Self()})
@@ -163,7 +169,9 @@ func (f *fleet) respond(e *errand, msg *OperationDone) {
 	if _, err := l.encode(); err != nil {
 		l.err, l.rows = "it was done, but the answer is too long", nil
 	}
-	f.post(e.from, l)
+	if message := f.post(e.from, l); message != nil && e.cancel {
+		f.link.send(packet{message, []node{e.from.node}}) // as a datagram, too: it is waited for
+	}
 }
 
 func (f *fleet) answerArrived(from *member, l *letter) {

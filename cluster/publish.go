@@ -116,27 +116,30 @@ func (f *fleet) publishFloor(ctx actor.Context, now time.Time, msg *PublishFloor
 	f.tellOthers(now, r, true)
 }
 
-// tellOthers writes one of this process's registers, and has it told by gossip, and also directly if it is urgent.
+// tellOthers writes one of this process's registers, and has it told by gossip, and if it is urgent also directly. Whoever
+// is thought dead, whom gossip does not reach, is told directly each time: a member that nobody hears may hear.
 func (f *fleet) tellOthers(now time.Time, r evidence.Record, urgent bool) {
 	f.store.nextSeq()
-	if f.merge(now, r) == evidence.News && urgent {
-		f.direct(now, r.Key)
+	if f.merge(now, r) != evidence.News {
+		return
 	}
+	to := f.roster.unheard()
+	if urgent {
+		to = append(to, f.roster.others()...)
+	}
+	f.direct(now, to, r.Key)
 }
 
-// direct sends a register to every member at once. What is lost on the way comes by gossip.
-func (f *fleet) direct(now time.Time, keys ...evidence.Key) {
-	if f.link == nil {
+// direct sends a register to members at once. What is lost on the way comes by gossip, or when it is told again.
+func (f *fleet) direct(now time.Time, members []*member, key evidence.Key) {
+	if f.link == nil || len(members) == 0 {
 		return
 	}
-	var to []node
-	for _, m := range f.roster.others() {
-		to = append(to, m.node)
+	to := make([]node, len(members))
+	for i, m := range members {
+		to[i] = m.node
 	}
-	if len(to) == 0 {
-		return
-	}
-	for _, message := range f.store.packets(now, keys) {
+	for _, message := range f.store.packets(now, []evidence.Key{key}) {
 		if f.link.send(packet{message, to}) {
 			f.counts.direct += uint64(len(to))
 		} else {
@@ -157,7 +160,7 @@ func (f *fleet) generation(ctx actor.Context, now time.Time, shard string, gener
 	if !ok || f.merge(now, r) != evidence.News {
 		return
 	}
-	f.direct(now, r.Key)
+	f.direct(now, append(f.roster.unheard(), f.roster.others()...), r.Key)
 	to := slices.DeleteFunc(slices.Clone(f.subscribers[shard]), func(s *subscriber) bool { return s == except })
 	f.deliver(ctx, shard, r, to)
 }
@@ -230,7 +233,7 @@ func (f *fleet) ownRecord(now time.Time, r evidence.Record) {
 	if known {
 		own.Seq = f.store.nextSeq()
 		if f.merge(now, own) == evidence.News {
-			f.direct(now, own.Key)
+			f.direct(now, f.roster.others(), own.Key)
 		}
 	}
 }

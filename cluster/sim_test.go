@@ -161,6 +161,32 @@ func memFleetMember(t *testing.T, n *memnet, old *proxy, i int, change func(*Con
 	return start(t, old.system, cfg)
 }
 
+// TestUnheard: a member that hears and is not heard, and is thought dead for long, is told what is new all the same.
+func TestUnheard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newMemnet(31)
+		proxies := memFleet(t, n, 3, nil)
+		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
+		proxies[1].saw("10.0.0.1:5432", role.Writable, 1)
+		time.Sleep(time.Second)
+		n.mute(proxies[0].cfg.Bind)
+		eventually(t, 30*time.Second, "it is thought dead", func() bool { return proxies[1].row("m0").State == Dead && proxies[2].row("m0").State == Dead })
+		for range 5 * 60 {
+			proxies[1].saw("10.0.0.1:5432", role.Writable, 1)
+			time.Sleep(time.Second)
+		}
+		proxies[1].saw("10.0.0.2:5432", role.Writable, 2)
+		took := eventually(t, 3*time.Second, "it hears", func() bool { _, ok := proxies[0].knows("10.0.0.2:5432", 2); return ok })
+		t.Logf("heard after %s", took)
+		if n := len(proxies[1].describe().Members); n != 3 {
+			t.Errorf("%d members", n)
+		}
+		n.mute(netip.AddrPort{})
+		eventually(t, 15*time.Second, "all see all again", func() bool { return whole(proxies) })
+		closeAll(proxies)
+	})
+}
+
 // TestMassRestart: all members start anew within two seconds, and all see all (field case 10.01).
 func TestMassRestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {

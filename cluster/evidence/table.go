@@ -13,7 +13,7 @@ type Limits struct {
 	PerObserver int           // records of one observer
 	Strangers   int           // observers that are not members (yet, or any more)
 	Shards      int           // shards whose generation is kept, beside those of Keep
-	Stranger    time.Duration // how long records of an observer that is not a member are kept
+	Stranger    time.Duration // how long records of an observer that is not a member, and silent, are kept
 	MaxAge      time.Duration // of a Seen
 	Retired     int           // observers remembered after their records went, so that old packets do not bring them back
 }
@@ -46,7 +46,7 @@ type Table struct {
 	limits      Limits
 	records     map[Key]*list.Element // of *Record, in the observer's list
 	observers   map[Boot]*observer
-	strangers   *list.List // of *observer, the one that was heard of first in front
+	strangers   *list.List // of *observer, the one that has been silent for longest in front
 	generations map[Shard]uint64
 	kept        map[Shard]bool // there is always room for their generations
 	retired     map[Boot]bool
@@ -57,7 +57,7 @@ type Table struct {
 type observer struct {
 	boot     Boot
 	member   bool
-	since    time.Time     // when it became a stranger
+	since    time.Time     // when it became a stranger, or had something new as one
 	stranger *list.Element // nil for a member
 	records  *list.List    // of *Record, the one that changed longest ago in front
 }
@@ -94,7 +94,9 @@ func (t *Table) Merge(now time.Time, r Record) Outcome {
 			return Known
 		}
 		*held = r
-		t.observers[r.Observer].records.MoveToBack(e)
+		o := t.observers[r.Observer]
+		o.records.MoveToBack(e)
+		t.talks(now, o)
 		return News
 	}
 	return t.add(now, r)
@@ -121,7 +123,17 @@ func (t *Table) add(now time.Time, r Record) Outcome {
 		}
 	}
 	t.records[r.Key] = o.records.PushBack(&r)
+	t.talks(now, o)
 	return News
+}
+
+// talks notes that an observer had something new. One that is no member, because it is not heard by those who say who is, is
+// forgotten only when it has been silent for a while.
+func (t *Table) talks(now time.Time, o *observer) {
+	if o.stranger != nil {
+		o.since = now
+		t.strangers.MoveToBack(o.stranger)
+	}
 }
 
 // observe begins the records of an observer, which is a stranger until Joined.
