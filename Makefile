@@ -37,6 +37,7 @@ test: test-tools ## vet and all tests, with real PostgreSQL 12 to 18
 .PHONY: test-tools
 test-tools:
 	@scripts/install.sh ca-certificates postgresql npm psycopg
+	@[ "$$(id -u)" -ne 0 ] || scripts/install.sh iproute2 iptables || echo '== without them the tests of network namespaces are skipped'
 
 .PHONY: test-drivers
 test-drivers: test-tools ## every driver, JDBC and node-postgres too, against every version (needs Java, Maven, Node)
