@@ -1,4 +1,4 @@
-// Package poll waits for what nobody tells of, by asking again and again.
+// Package poll waits for what nobody tells of, by asking again and again, and for times.
 package poll
 
 import (
@@ -20,5 +20,21 @@ func Until(ctx context.Context, every time.Duration, so func() (bool, error)) er
 			return ctx.Err()
 		case <-t.C:
 		}
+	}
+}
+
+// At waits for a time. It reports false if over is closed before.
+func At(due time.Time, over <-chan struct{}) bool {
+	d := time.Until(due)
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-over:
+		return false
 	}
 }

@@ -32,3 +32,16 @@ func TestUntil(t *testing.T) {
 		}
 	})
 }
+
+func TestAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over, began := make(chan struct{}), time.Now()
+		if !At(began.Add(-time.Second), over) || !At(began.Add(time.Minute), over) || time.Since(began) != time.Minute {
+			t.Errorf("waited %s", time.Since(began))
+		}
+		time.AfterFunc(time.Second, func() { close(over) })
+		if At(time.Now().Add(time.Minute), over) || time.Since(began) != time.Minute+time.Second {
+			t.Errorf("over, waited %s", time.Since(began))
+		}
+	})
+}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"fencepost/internal/poll"
 )
 
 // relays are connections that are passed on, until close. Whoever embeds it says where to.
@@ -111,7 +113,7 @@ const dialLimit = 5 * time.Second
 // join connects a client to a target, and returns when both have ended.
 func (r *relays) join(client net.Conn, target string, there, back direction) {
 	// The kernel has answered the client's connect already: what that would have taken comes on top of its first bytes.
-	if !r.wait(time.Now().Add(there.delay() + back.delay())) {
+	if !poll.At(time.Now().Add(there.delay()+back.delay()), r.gone) {
 		return
 	}
 	server, err := net.DialTimeout("tcp4", target, dialLimit)
@@ -134,22 +136,6 @@ func (r *relays) join(client net.Conn, target string, there, back direction) {
 	<-done
 }
 
-// wait reports false if all ends before the time has come.
-func (r *relays) wait(until time.Time) bool {
-	d := time.Until(until)
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-r.gone:
-		return false
-	}
-}
-
 // chunk is what one read brought, and when it is due at the other end.
 type chunk struct {
 	bytes []byte
@@ -168,7 +154,7 @@ func (r *relays) copy(dst, src net.Conn, d direction) {
 	line := make(chan chunk, maxChunks)
 	go read(src, line, d.delay) // ends with src, which is closed below unless it has ended
 	for c := range line {
-		if !r.wait(c.due) || !d.passes() {
+		if !poll.At(c.due, r.gone) || !d.passes() {
 			break
 		}
 		if len(c.bytes) > 0 {

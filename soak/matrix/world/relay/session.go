@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"fencepost/internal/poll"
 )
 
 // session is one connection of a client, and the relay's own to the server.
@@ -150,7 +152,7 @@ func (f *flow) queue(p piece, late Late) {
 // write brings each piece when it is due, the ones before it have been brought, and the network is up.
 func (f *flow) write() {
 	for p := range f.line {
-		if f.until(p.due) && f.pass() {
+		if poll.At(p.due, f.over) && f.pass() {
 			f.put(p) //nolint:errcheck // the session was aborted, which the reader sees
 		}
 		f.waiting.Add(-1)
@@ -173,20 +175,4 @@ func (f *flow) put(p piece) error {
 		f.abort()
 	}
 	return p.err
-}
-
-// until waits for a time. It reports false if the session ended before.
-func (f *flow) until(due time.Time) bool {
-	d := time.Until(due)
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-f.over:
-		return false
-	}
 }
