@@ -47,14 +47,19 @@ func starterKilled(t *testing.T) {
 	p.write(primary, p.writers[0])
 }
 
+func freeze(t *testing.T, m *fleet.Member) {
+	t.Helper()
+	if err := m.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Signal(syscall.SIGCONT) }) //nolint:errcheck // it may have gone on
+}
+
 // It goes on when the others have another primary already.
 func starterFrozen(t *testing.T) {
 	p := startPlanned(t, fleet.Config{})
 	first, others := p.Members[0], p.Members[1:]
-	if err := first.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { first.Signal(syscall.SIGCONT) }) //nolint:errcheck // it may have gone on
+	freeze(t, first)
 	lost := time.Now()
 	p.resumed(lost, p.writers[1:]...)
 	p.free(p.Servers[0], others...)
@@ -82,10 +87,7 @@ func starterFrozen(t *testing.T) {
 func starterFrozenForAMoment(t *testing.T) {
 	p := startPlanned(t, fleet.Config{})
 	first, others := p.Members[0], p.Members[1:]
-	if err := first.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { first.Signal(syscall.SIGCONT) }) //nolint:errcheck // it may have gone on
+	freeze(t, first)
 	p.resumed(time.Now(), p.writers[1:]...)
 	o := p.give(others[0], "SWITCHOVER main 60")
 	p.say(2, "writes wait for another primary", others...)
