@@ -30,8 +30,8 @@ const (
 
 // pure packages decide and do nothing else: no clock, goroutine, random, I/O or log.
 var pure = []string{
-	"role", "actors/shard/pool", "actors/shard/election", "actors/shard/health",
-	"actors/frontend/session", "actors/frontend/replay", "actors/backend/lease", "cluster/evidence",
+	"role", "actors/lane/pool", "actors/shard/election", "actors/shard/health",
+	"actors/backend/session", "actors/frontend/replay", "actors/backend/cancellease", "cluster/evidence",
 }
 
 // order is who may import whom: a package may import those on earlier lines. Pure packages may also import each other.
@@ -43,8 +43,8 @@ var order = [][]string{
 	{"auth"},
 	{"actors/monitor", "actors/backend", "cluster"},
 	{"actors/shard"},
+	{"actors/lane"},
 	{"admin"},
-	{"actors/cancel"},
 	{"actors/frontend"},
 	{"supervisor"},
 	{"soak"},

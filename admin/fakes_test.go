@@ -17,9 +17,10 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/rs/zerolog"
 
-	"fencepost/actors/backend/lease"
+	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
 	"fencepost/config"
 	"fencepost/eventloop"
 	"fencepost/internal/actortest"
@@ -129,7 +130,7 @@ type fakeLanes struct {
 	pid *actor.PID
 
 	mu   sync.Mutex
-	rows []shard.LaneRow
+	rows []lane.LaneRow
 	mute bool
 	busy int // what Quiet counts
 	got  []string
@@ -142,18 +143,18 @@ func (l *fakeLanes) Receive(ctx actor.Context) {
 		return
 	}
 	switch m := ctx.Message().(type) {
-	case *shard.Describe:
+	case *lane.Describe:
 		m.Reply <- slices.Clone(l.rows)
-	case *shard.Control:
+	case *lane.Control:
 		l.got = append(l.got, fmt.Sprintf("%s %q", verbNames[m.Verb], m.Database))
 		m.Reply <- 1
-	case *shard.Quiet:
+	case *lane.Quiet:
 		l.got = append(l.got, fmt.Sprintf("quiet? %s %q", verbNames[m.Wait], m.Database))
 		m.Reply <- l.busy
 	}
 }
 
-var verbNames = map[shard.Verb]string{shard.Pause: "pause", shard.Resume: "resume", shard.Reconnect: "reconnect", shard.Drain: "drain"}
+var verbNames = map[lane.Verb]string{lane.Pause: "pause", lane.Resume: "resume", lane.Reconnect: "reconnect", lane.Drain: "drain"}
 
 func (l *fakeLanes) set(change func(*fakeLanes)) {
 	l.mu.Lock()
@@ -349,42 +350,42 @@ func inWords(t *testing.T, b []byte) string {
 	}
 }
 
-var app, reports = shard.PoolKey{Database: "app", ServerUser: "app_owner"}, shard.PoolKey{Database: "reports", ServerUser: "alice"}
+var app, reports = lane.PoolKey{Database: "app", ServerUser: "app_owner"}, lane.PoolKey{Database: "reports", ServerUser: "alice"}
 
 // laneRows are the lanes of loop i: app on both loops, reports on the second.
-func laneRows(i int, now time.Time) []shard.LaneRow {
+func laneRows(i int, now time.Time) []lane.LaneRow {
 	main := shard.NewShard("main")
 	main.Publish(&shard.View{Elected: "10.0.0.1:5433"})
-	spec := &shard.PoolSpec{Shard: main, Mode: "transaction", Size: 7}
-	row := shard.LaneRow{Loop: i, Pool: app, Spec: spec, Clients: 3 + i, Waiting: 1 - i, OldestWait: time.Duration(1-i) * 2500 * time.Millisecond}
-	row.Stats = shard.Stats{Assignments: 100, Transactions: 90, Queries: 200, Received: 1000, Sent: 5000, TransactionTime: 3 * time.Second,
+	spec := &lane.PoolSpec{Shard: main, Mode: "transaction", Size: 7}
+	row := lane.LaneRow{Loop: i, Pool: app, Spec: spec, Clients: 3 + i, Waiting: 1 - i, OldestWait: time.Duration(1-i) * 2500 * time.Millisecond}
+	row.Stats = lane.Stats{Assignments: 100, Transactions: 90, Queries: 200, Received: 1000, Sent: 5000, TransactionTime: 3 * time.Second,
 		QueryTime: 2 * time.Second, WaitTime: time.Second, Logins: 5, Parses: 7, Binds: 8, Refused: 1, Dials: 4, DialFailures: 1, Losses: 1, QueueCancels: 2}
-	row.Stats.Cancels[lease.Delivered], row.Stats.Cancels[lease.TimedOut] = 3, 1
-	row.Stats.Fences = [shard.FenceVerdicts]uint64{9, 2, 1, 3}
+	row.Stats.Cancels[cancellease.Delivered], row.Stats.Cancels[cancellease.TimedOut] = 3, 1
+	row.Stats.Fences = [lane.FenceVerdicts]uint64{9, 2, 1, 3}
 	row.Stats.FenceTime.Observe(time.Millisecond)
 	row.Stats.PrimaryWait.Observe(30 * time.Millisecond)
 	row.Stats.CancelLease.Observe(time.Millisecond)
 	row.Stats.Wait.Observe(time.Millisecond)
 	row.Stats.Query.Observe(time.Millisecond)
 	row.Stats.Transaction.Observe(time.Millisecond)
-	backend := func(id uint64, s pool.State) shard.BackendRow {
+	backend := func(id uint64, s pool.State) lane.BackendRow {
 		row.Counts[s]++
-		return shard.BackendRow{ID: id, State: s, Host: "10.0.0.1:5433", Remote: "10.0.0.1", RemotePort: 5433, Local: "10.0.0.9",
+		return lane.BackendRow{ID: id, State: s, Host: "10.0.0.1:5433", Remote: "10.0.0.1", RemotePort: 5433, Local: "10.0.0.9",
 			LocalPort: 40000 + uint16(id), PID: 4000 + uint32(id), Opened: now.Add(-time.Hour), Since: now.Add(-time.Minute), ApplicationName: "web"}
 	}
 	if i == 0 {
-		row.Backends = []shard.BackendRow{backend(11, pool.Leased), backend(12, pool.Idle)}
-		return []shard.LaneRow{row}
+		row.Backends = []lane.BackendRow{backend(11, pool.Leased), backend(12, pool.Idle)}
+		return []lane.LaneRow{row}
 	}
-	row.Backends = []shard.BackendRow{backend(13, pool.Cleaning), backend(14, pool.Leased), backend(15, pool.Closing), backend(16, pool.Dialling)}
+	row.Backends = []lane.BackendRow{backend(13, pool.Cleaning), backend(14, pool.Leased), backend(15, pool.Closing), backend(16, pool.Dialling)}
 	row.Backends[1].Cancelling, row.Backends[2].Cancelling, row.Backends[2].Retiring = true, true, true
 	row.Cancelling = 2
-	other := shard.LaneRow{Loop: i, Pool: reports, Spec: &shard.PoolSpec{Shard: shard.NewStatic("reports", "/run/postgresql:5432"), Mode: "session", Size: 20}, Clients: 1, Failing: true}
+	other := lane.LaneRow{Loop: i, Pool: reports, Spec: &lane.PoolSpec{Shard: shard.NewStatic("reports", "/run/postgresql:5432"), Mode: "session", Size: 20}, Clients: 1, Failing: true}
 	other.Counts[pool.Idle] = 1
-	other.Backends = []shard.BackendRow{{ID: 17, State: pool.Idle, Host: "/run/postgresql:5432", Remote: "unix", Local: "unix", PID: 4017,
+	other.Backends = []lane.BackendRow{{ID: 17, State: pool.Idle, Host: "/run/postgresql:5432", Remote: "unix", Local: "unix", PID: 4017,
 		Opened: now.Add(-time.Hour), Since: now}}
-	other.Stats = shard.Stats{Queries: 5, Transactions: 5}
-	return []shard.LaneRow{row, other}
+	other.Stats = lane.Stats{Queries: 5, Transactions: 5}
+	return []lane.LaneRow{row, other}
 }
 
 func clientRows(i int, now time.Time) []ClientRow {

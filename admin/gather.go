@@ -10,8 +10,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/metrics"
 )
 
@@ -79,8 +79,8 @@ func receive[T any](ctx context.Context, reply <-chan T) (answer T, ok bool) {
 }
 
 // lanes asks for every lane's row.
-func lanes(ctx context.Context, ops Operations) ([]shard.LaneRow, error) {
-	answers, err := ask(ctx, ops.System(), ops.Lanes(), func(r chan<- []shard.LaneRow) any { return &shard.Describe{Reply: r} })
+func lanes(ctx context.Context, ops Operations) ([]lane.LaneRow, error) {
+	answers, err := ask(ctx, ops.System(), ops.Lanes(), func(r chan<- []lane.LaneRow) any { return &lane.Describe{Reply: r} })
 	return slices.Concat(answers...), err
 }
 
@@ -110,8 +110,8 @@ func consoles(ctx context.Context, ops Operations) (int, error) {
 
 // poolRow is a pool: its lanes on all loops together.
 type poolRow struct {
-	key             shard.PoolKey
-	spec            *shard.PoolSpec
+	key             lane.PoolKey
+	spec            *lane.PoolSpec
 	clients         int
 	waiting         int
 	oldest          time.Duration
@@ -119,7 +119,7 @@ type poolRow struct {
 	beingCanceled   int                   // no longer leased, a cancel is still on its way to them
 	cancelling      int                   // cancel requests on their way
 	paused, failing bool
-	stats           shard.Stats
+	stats           lane.Stats
 }
 
 // size is the number of server connections, whatever their state.
@@ -132,8 +132,8 @@ func (p *poolRow) size() int {
 }
 
 // pools merges the lanes of each pool, sorted by database and user.
-func pools(rows []shard.LaneRow) []*poolRow {
-	byKey := map[shard.PoolKey]*poolRow{}
+func pools(rows []lane.LaneRow) []*poolRow {
+	byKey := map[lane.PoolKey]*poolRow{}
 	var all []*poolRow
 	for i := range rows {
 		p := byKey[rows[i].Pool]
@@ -150,7 +150,7 @@ func pools(rows []shard.LaneRow) []*poolRow {
 	return all
 }
 
-func (p *poolRow) add(r *shard.LaneRow) {
+func (p *poolRow) add(r *lane.LaneRow) {
 	if p.spec == nil {
 		p.spec = r.Spec
 	}
@@ -173,10 +173,10 @@ func (p *poolRow) add(r *shard.LaneRow) {
 }
 
 // beingCanceled is PgBouncer's state of a server connection that its client has left before a cancel for it was done.
-func beingCanceled(b *shard.BackendRow) bool { return b.Cancelling && b.State != pool.Leased }
+func beingCanceled(b *lane.BackendRow) bool { return b.Cancelling && b.State != pool.Leased }
 
 // addStats adds what one lane has counted.
-func addStats(to *shard.Stats, s *shard.Stats) {
+func addStats(to *lane.Stats, s *lane.Stats) {
 	for _, c := range [...]struct {
 		to *uint64
 		n  uint64

@@ -7,7 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"fencepost/actors/shard"
+	"fencepost/actors/lane"
 )
 
 // The counters of SHOW STATS, in its order. Times are in microseconds.
@@ -30,7 +30,7 @@ const (
 // counters are what SHOW STATS counts for one database.
 type counters [counterKinds]uint64
 
-func (c *counters) add(s *shard.Stats) {
+func (c *counters) add(s *lane.Stats) {
 	for i, n := range [counterKinds]uint64{s.Assignments, s.Transactions, s.Queries, s.Received, s.Sent,
 		uint64(s.TransactionTime.Microseconds()), uint64(s.QueryTime.Microseconds()), uint64(s.WaitTime.Microseconds()),
 		// Each Parse of a client is passed on to its server.
@@ -97,7 +97,7 @@ func (h *history) begin(at time.Time) {
 func (h *history) push(s *sample) { h.older, h.newer = h.newer, s }
 
 // sampleNow counts what lanes report, with the console's own row.
-func (c *Console) sampleNow(rows []shard.LaneRow) *sample {
+func (c *Console) sampleNow(rows []lane.LaneRow) *sample {
 	s := &sample{at: time.Now(), databases: map[string]*counters{}}
 	for i := range rows {
 		d := s.databases[rows[i].Pool.Database]

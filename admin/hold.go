@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
 	"fencepost/pgerr"
 )
 
@@ -126,7 +127,7 @@ func (c *Console) heldFor(order string) bool {
 
 // leases counts the server connections to a shard's host that clients hold. Reads on it count too: who promotes another
 // host stops this one.
-func leases(rows []shard.LaneRow, name, host string) (n int) {
+func leases(rows []lane.LaneRow, name, host string) (n int) {
 	for i := range rows {
 		if spec := rows[i].Spec; spec == nil || spec.Shard == nil || spec.Shard.Name != name {
 			continue

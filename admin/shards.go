@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"fencepost/actors/lane"
 	"fencepost/actors/shard"
 	"fencepost/config"
 )
@@ -67,7 +68,7 @@ func (s *silentShard) Error() string { return "no answer in time from the actor 
 
 // electedHosts finds the host that each shard sends its writes to, "" if there is none. What the settings and the lanes
 // tell saves the question; a shard that is not in the result did not answer in time.
-func electedHosts(ctx context.Context, ops Operations, rows []shard.LaneRow) map[string]string {
+func electedHosts(ctx context.Context, ops Operations, rows []lane.LaneRow) map[string]string {
 	elected := map[string]string{}
 	for name, s := range ops.Config().Shards {
 		if len(s.Hosts) == 1 && s.Hosts[0].Role == config.RoleAny {

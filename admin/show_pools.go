@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
 	"fencepost/config"
 )
 

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/config"
 )
 
@@ -85,8 +85,8 @@ func showServers(x *execution) (*table, error) {
 		}
 	}
 	type server struct {
-		key shard.PoolKey
-		shard.BackendRow
+		key lane.PoolKey
+		lane.BackendRow
 	}
 	var all []server
 	for i := range rows {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"fencepost/actors/backend/lease"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/lane/pool"
 	"fencepost/eventloop"
 	"fencepost/metrics"
 )
@@ -177,7 +177,7 @@ func cancelFamily(all []*poolRow) metrics.Family {
 			f.Samples = append(f.Samples, metrics.Sample{Labels: []string{p.key.Database, p.key.ServerUser, outcome}, Value: float64(n)})
 		}
 		for o, n := range p.stats.Cancels {
-			add(lease.Outcome(o).String(), n)
+			add(cancellease.Outcome(o).String(), n)
 		}
 		add("queue", p.stats.QueueCancels)
 		add("idle", p.stats.IdleCancels)

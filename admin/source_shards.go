@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fencepost/actors/lane"
 	"fencepost/actors/monitor"
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
@@ -128,7 +129,7 @@ func fenceFamily(all []*poolRow) metrics.Family {
 		Help: "Fences by verdict: ok, no (it cannot take writes), failed, or slow (no answer before the client's time was over)."}
 	for _, p := range all {
 		for v, n := range p.stats.Fences {
-			f.Samples = append(f.Samples, metrics.Sample{Labels: []string{p.key.Database, p.key.ServerUser, shard.FenceVerdict(v).String()}, Value: float64(n)})
+			f.Samples = append(f.Samples, metrics.Sample{Labels: []string{p.key.Database, p.key.ServerUser, lane.FenceVerdict(v).String()}, Value: float64(n)})
 		}
 	}
 	return f

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"fencepost/actors/shard"
+	"fencepost/actors/lane"
 	"fencepost/pgerr"
 )
 
@@ -36,9 +36,9 @@ func (c *Console) pausedDatabases() (names []string) {
 
 // control sends a verb to the lanes of all loops, without waiting. c.mu is held, so that loops see verbs in the order in
 // which the console decided them.
-func (c *Console) control(verb shard.Verb, database string) []chan int {
+func (c *Console) control(verb lane.Verb, database string) []chan int {
 	return tell(c.ops.System(), c.ops.Lanes(), func(r chan<- int) any {
-		return &shard.Control{Verb: verb, Database: database, Reply: r}
+		return &lane.Control{Verb: verb, Database: database, Reply: r}
 	})
 }
 
@@ -61,7 +61,7 @@ func pauseCommand(x *execution, s statement) error {
 	}
 	err = x.settled(replies)
 	if err == nil {
-		err = x.until(shard.Pause, db, func() error {
+		err = x.until(lane.Pause, db, func() error {
 			if !x.c.inForce(p) {
 				return pgerr.ConsoleError("PAUSE was ended by RESUME")
 			}
@@ -99,7 +99,7 @@ func (c *Console) pause(database, order string) (*pause, []chan int, error) {
 		p = &pause{database, order}
 		c.paused[database] = p
 	}
-	return p, c.control(shard.Pause, database), nil
+	return p, c.control(lane.Pause, database), nil
 }
 
 func (c *Console) inForce(p *pause) bool {
@@ -125,11 +125,11 @@ func (c *Console) resume(database string) []chan int {
 		if c.paused[""] != nil {
 			return nil // its lanes stay paused; the RESUME of all will free them
 		}
-		return c.control(shard.Resume, database)
+		return c.control(lane.Resume, database)
 	}
-	replies := c.control(shard.Resume, "")
+	replies := c.control(lane.Resume, "")
 	for _, name := range slices.Sorted(maps.Keys(c.paused)) {
-		replies = append(replies, c.control(shard.Pause, name)...)
+		replies = append(replies, c.control(lane.Pause, name)...)
 	}
 	return replies
 }
@@ -164,7 +164,7 @@ func reconnect(x *execution, s statement) error {
 		return err
 	}
 	x.c.mu.Lock()
-	replies := x.c.control(shard.Reconnect, db)
+	replies := x.c.control(lane.Reconnect, db)
 	x.c.mu.Unlock()
 	if err := x.settled(replies); err != nil {
 		return err
@@ -177,7 +177,7 @@ func waitClose(x *execution, s statement) error {
 	if err != nil {
 		return err
 	}
-	if err := x.until(shard.Reconnect, db, func() error { return nil }); err != nil {
+	if err := x.until(lane.Reconnect, db, func() error { return nil }); err != nil {
 		return err
 	}
 	return x.done("WAIT_CLOSE")
@@ -185,12 +185,12 @@ func waitClose(x *execution, s statement) error {
 
 // until returns when no lane of the database has anything left that verb waits for, when check fails, or when the
 // session or the process ends. It has no other limit: a transaction may take as long as it likes.
-func (x *execution) until(verb shard.Verb, database string, check func() error) error {
+func (x *execution) until(verb lane.Verb, database string, check func() error) error {
 	x.barrier()
 	for {
 		ctx, cancel := x.limited()
 		counts, err := ask(ctx, x.ops.System(), x.ops.Lanes(), func(r chan<- int) any {
-			return &shard.Quiet{Wait: verb, Database: database, Reply: r}
+			return &lane.Quiet{Wait: verb, Database: database, Reply: r}
 		})
 		cancel()
 		// A loop that does not answer has not come to rest.

@@ -7,8 +7,9 @@ import (
 
 	"fencepost/actors/backend"
 	"fencepost/actors/frontend"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
 	"fencepost/auth"
 	"fencepost/config"
 	"fencepost/pgerr"
@@ -105,7 +106,7 @@ func (r *routes) route(database, user string) (*frontend.Route, *pgerr.Error) {
 		return nil, pgerr.NoSuchDatabase(database)
 	}
 	serverUser, password := r.cfg.ServerLogin(db, user)
-	found = &frontend.Route{Pool: shard.PoolKey{Database: database, ServerUser: serverUser}, Target: targets[db.Target]}
+	found = &frontend.Route{Pool: lane.PoolKey{Database: database, ServerUser: serverUser}, Target: targets[db.Target]}
 	found.Spec, found.Mode = r.spec(db, serverUser, password.Reveal())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,19 +119,19 @@ func (r *routes) route(database, user string) (*frontend.Route, *pgerr.Error) {
 	return found, nil
 }
 
-var targets = map[config.Target]shard.Target{config.TargetReadWrite: shard.ReadWrite, config.TargetStandby: shard.Standby,
-	config.TargetPreferStandby: shard.PreferStandby, config.TargetAny: shard.Any}
+var targets = map[config.Target]lane.Target{config.TargetReadWrite: lane.ReadWrite, config.TargetStandby: lane.Standby,
+	config.TargetPreferStandby: lane.PreferStandby, config.TargetAny: lane.Any}
 
-var fences = map[config.Fence]shard.FenceMode{config.FenceAuto: shard.FenceAuto, config.FenceAlways: shard.FenceAlways, config.FenceOff: shard.FenceOff}
+var fences = map[config.Fence]lane.FenceMode{config.FenceAuto: lane.FenceAuto, config.FenceAlways: lane.FenceAlways, config.FenceOff: lane.FenceOff}
 
-func (r *routes) spec(db *config.Database, serverUser, password string) (*shard.PoolSpec, frontend.Mode) {
+func (r *routes) spec(db *config.Database, serverUser, password string) (*lane.PoolSpec, frontend.Mode) {
 	f := &r.cfg.Fencepost
 	p := r.cfg.PoolSettings(db, serverUser)
 	lifetime := p.ServerLifetime
 	if lifetime == 0 {
 		lifetime = time.Nanosecond // one use
 	}
-	spec := &shard.PoolSpec{
+	spec := &lane.PoolSpec{
 		Shard: r.shards[db.Shard], Size: p.Size, DBLimit: p.MaxDBConnections, DBName: db.DBName, Source: backend.FixedPassword(password),
 		Auto: r.cfg.Databases[db.Name] == nil, Dial: f.ServerConnectTimeout, WaitLimit: p.QueryWaitTimeout, Mode: string(p.Mode), Tune: tune(f), Fence: fences[p.Fence],
 		Limits: pool.Config{MinSize: p.MinSize, IdleTimeout: f.ServerIdleTimeout, Lifetime: lifetime, RetryMax: f.ServerLoginRetry,
@@ -147,7 +148,7 @@ func (r *routes) spec(db *config.Database, serverUser, password string) (*shard.
 }
 
 // specFor finds the present spec of a pool that exists, nil if its database is gone.
-func (r *routes) specFor(key shard.PoolKey) *shard.PoolSpec {
+func (r *routes) specFor(key lane.PoolKey) *lane.PoolSpec {
 	db, ok := r.cfg.Database(key.Database)
 	if !ok {
 		return nil
@@ -166,7 +167,7 @@ func (s *Fencepost) ensurePools(cfg *config.Config) {
 		}
 		r, err := s.settings.Load().Route(name, db.User)
 		if err == nil && r.Spec.Limits.MinSize > 0 {
-			s.system.Root.Send(s.tree.lanes[0], &shard.Ensure{Pool: r.Pool, Spec: r.Spec})
+			s.system.Root.Send(s.tree.lanes[0], &lane.Ensure{Pool: r.Pool, Spec: r.Spec})
 		}
 	}
 }

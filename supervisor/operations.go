@@ -8,7 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/frontend"
-	"fencepost/actors/shard"
+	"fencepost/actors/lane"
 	"fencepost/admin"
 	"fencepost/config"
 	"fencepost/eventloop"
@@ -40,7 +40,7 @@ func (s *Fencepost) Reload() error {
 	s.settings.Store(settings)
 	r := &routes{s: s, cfg: next, shards: s.shards}
 	for _, p := range s.tree.lanes {
-		s.system.Root.Send(p, &shard.Reload{Spec: r.specFor})
+		s.system.Root.Send(p, &lane.Reload{Spec: r.specFor})
 	}
 	s.toSessions(&frontend.Recheck{})
 	s.ensurePools(next)

@@ -24,8 +24,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/backend/lease"
+	"fencepost/actors/backend/cancellease"
 	"fencepost/actors/frontend"
+	"fencepost/actors/lane"
 	"fencepost/actors/shard"
 	"fencepost/admin"
 	"fencepost/cluster"
@@ -46,7 +47,7 @@ type Fencepost struct {
 	root    *actor.PID
 	tree    *tree
 	http    *admin.Server
-	budgets *shard.Budgets
+	budgets *lane.Budgets
 
 	config   atomic.Pointer[config.Config]
 	settings atomic.Pointer[frontend.Settings]
@@ -67,7 +68,7 @@ type Fencepost struct {
 
 // Parts are the machines a process is built with. A control, which must fail, replaces one; nothing else does.
 type Parts struct {
-	Leases func() backend.Leases // nil: lease.Machine
+	Leases func() backend.Leases // nil: cancellease.Machine
 	// Shard is the actor that publishes a shard's view; nil: shard.ActorProps.
 	Shard func(shard.ActorConfig) *actor.Props
 }
@@ -81,12 +82,12 @@ func Start(cfg *config.Config, version string, log zerolog.Logger) (*Fencepost, 
 // StartWith is Start with parts of one's own.
 func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Parts) (*Fencepost, error) {
 	if parts.Leases == nil {
-		parts.Leases = func() backend.Leases { return new(lease.Machine) }
+		parts.Leases = func() backend.Leases { return new(cancellease.Machine) }
 	}
 	if parts.Shard == nil {
 		parts.Shard = shard.ActorProps
 	}
-	s := &Fencepost{log: log, boot: rand.Text(), parts: parts, version: version, path: cfg.Path, budgets: shard.NewBudgets(), shards: map[string]*shard.Shard{},
+	s := &Fencepost{log: log, boot: rand.Text(), parts: parts, version: version, path: cfg.Path, budgets: lane.NewBudgets(), shards: map[string]*shard.Shard{},
 		ending: make(chan admin.Shutdown, 8), stopped: make(chan struct{})}
 	if os.Getenv("GOGC") == "" {
 		// Idle sessions hold little memory and steady traffic allocates nothing: a heap target close to the live heap
@@ -288,6 +289,6 @@ func (t *tree) deps(cfg *config.Config) {
 	t.backendDeps = &backend.Deps{Group: s.group, Dialer: backend.PasswordDialer{}, Names: names, Log: s.log,
 		CancelLimit:    func() time.Duration { return s.config.Load().Fencepost.CancelAckTimeout },
 		CancelVanished: func() bool { return s.config.Load().Fencepost.CancelOnDisconnect }, Cancels: &s.cancels, Leases: s.parts.Leases}
-	t.laneDeps = &shard.Deps{Backend: t.backendDeps, Budgets: s.budgets, ShardOf: t.shardPID, Log: s.log, NextID: next}
+	t.laneDeps = &lane.Deps{Backend: t.backendDeps, Budgets: s.budgets, ShardOf: t.shardPID, Log: s.log, NextID: next}
 	t.frontendDeps = &frontend.Deps{Settings: &s.settings, Names: names, Clients: &s.clients, Draining: &s.closed, NextID: next, Version: s.version, Log: s.log}
 }

@@ -10,6 +10,7 @@ import (
 
 	"fencepost/actors/backend"
 	"fencepost/actors/frontend"
+	"fencepost/actors/lane"
 	"fencepost/actors/shard"
 	"fencepost/admin"
 )
@@ -20,7 +21,7 @@ type tree struct {
 	ready chan error
 
 	backendDeps  *backend.Deps
-	laneDeps     *shard.Deps
+	laneDeps     *lane.Deps
 	frontendDeps *frontend.Deps
 
 	lanes, sessions         []*actor.PID
@@ -71,7 +72,7 @@ func (t *tree) start(ctx actor.Context) error {
 		return err
 	}
 	for i, l := range loops {
-		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &shard.Lanes{Deps: t.laneDeps, Loop: l} }, onLoop(i)...), fmt.Sprintf("lanes-%d", i))
+		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &lane.Lanes{Deps: t.laneDeps, Loop: l} }, onLoop(i)...), fmt.Sprintf("lanes-%d", i))
 		if err != nil {
 			return err
 		}

@@ -26,9 +26,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
-	"fencepost/actors/backend/lease"
-	"fencepost/actors/frontend/session"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/backend/session"
+	"fencepost/actors/lane/pool"
 	"fencepost/eventloop"
 	"fencepost/pgerr"
 	"fencepost/wire"
@@ -63,12 +63,12 @@ type Deps struct {
 	// CancelVanished says whether what a client that vanished was running is cancelled (cancel_on_disconnect).
 	CancelVanished func() bool
 	Cancels        *atomic.Int64 // CancelRequests on their way
-	Leases         func() Leases // of one backend: new(lease.Machine)
+	Leases         func() Leases // of one backend: new(cancellease.Machine)
 }
 
 // Leases say when a backend may be handed on although cancels were sent for it (package lease).
 type Leases interface {
-	Step(now time.Time, ev lease.Event) []lease.Effect
+	Step(now time.Time, ev cancellease.Event) []cancellease.Effect
 	Hold(holder uint64) bool
 	Leave()
 	InFlight() int

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/backend/lease"
+	"fencepost/actors/backend/cancellease"
 	"fencepost/internal/fakepg"
 	"fencepost/pgerr"
 )
@@ -372,7 +372,7 @@ func TestCancel(t *testing.T) {
 		}
 		ready(h)
 		<-done
-		if m := <-r.ended; m.Outcome != lease.Delivered {
+		if m := <-r.ended; m.Outcome != cancellease.Delivered {
 			t.Errorf("%+v", m)
 		}
 		h.release()
@@ -414,7 +414,7 @@ func TestCancelUncertain(t *testing.T) {
 		h.send(query("SELECT pg_sleep(0.001), 'x'"))
 		r.system.Root.Send(r.pid, &backend.Cancel{Holder: h})
 		ready(h)
-		if m := <-r.ended; m.Outcome != lease.Uncertain {
+		if m := <-r.ended; m.Outcome != cancellease.Uncertain {
 			t.Errorf("%+v", m)
 		}
 		h.release()
@@ -437,7 +437,7 @@ func TestCancelForWhoHasLeft(t *testing.T) {
 		done := make(chan struct{})
 		r.system.Root.Send(r.pid, &backend.Cancel{Holder: old, Done: func() { close(done) }})
 		<-done
-		if m := <-r.ended; m.Outcome != lease.Dropped {
+		if m := <-r.ended; m.Outcome != cancellease.Dropped {
 			t.Errorf("%+v", m)
 		}
 		ready(h) // and no error before it

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"fencepost/actors/backend/lease"
+	"fencepost/actors/backend/cancellease"
 	"fencepost/wire"
 )
 
@@ -57,7 +57,7 @@ func isTimeout(err error) bool {
 func (b *Backend) takeCancel(h Holder, done func()) {
 	b.unwanted = b.unwanted || h != nil
 	if b.login == nil || len(b.login.Secret) == 0 { // a server that gave no key cannot be asked
-		b.send(&CancelEnded{Outcome: lease.NotSent})
+		b.send(&CancelEnded{Outcome: cancellease.NotSent})
 		if done != nil {
 			done()
 		}
@@ -69,12 +69,12 @@ func (b *Backend) takeCancel(h Holder, done func()) {
 		holding = 0
 	}
 	id := b.leaseID
-	for _, e := range b.leases.Step(b.loop.Now(), lease.Take{ID: id, Holder: holding}) {
+	for _, e := range b.leases.Step(b.loop.Now(), cancellease.Take{ID: id, Holder: holding}) {
 		switch e.Kind {
-		case lease.Send:
+		case cancellease.Send:
 			b.sendCancel(id, done)
 		default:
-			b.send(&CancelEnded{Outcome: lease.Dropped})
+			b.send(&CancelEnded{Outcome: cancellease.Dropped})
 			if done != nil {
 				done()
 			}
@@ -93,13 +93,13 @@ func (b *Backend) sendCancel(id uint64, done func()) {
 }
 
 func (b *Backend) cancelEnded(id uint64, r CancelResult, done func()) {
-	var ev lease.Event = lease.Closed{ID: id}
+	var ev cancellease.Event = cancellease.Closed{ID: id}
 	if r.Err != nil {
-		ev = lease.Failed{ID: id, Sent: r.Sent, Timeout: r.Timeout}
+		ev = cancellease.Failed{ID: id, Sent: r.Sent, Timeout: r.Timeout}
 		b.deps.Log.Warn().Err(r.Err).Uint64("backend", b.ID).Str("host", b.target.Host).Bool("sent", r.Sent).Msg("cancel request failed")
 	}
 	for _, e := range b.leases.Step(b.loop.Now(), ev) {
-		if e.Kind == lease.End {
+		if e.Kind == cancellease.End {
 			b.send(&CancelEnded{Outcome: e.Outcome, Took: e.Took})
 		}
 	}

@@ -3,7 +3,7 @@ package backend
 import (
 	"time"
 
-	"fencepost/actors/backend/lease"
+	"fencepost/actors/backend/cancellease"
 	"fencepost/pgerr"
 )
 
@@ -70,7 +70,7 @@ type (
 	}
 	// CancelEnded says how a cancel ended, and how long its lease was held.
 	CancelEnded struct {
-		Outcome lease.Outcome
+		Outcome cancellease.Outcome
 		Took    time.Duration
 	}
 	// Lost says that the connection is gone. It is the last message of a backend that was opened. Expected: we closed

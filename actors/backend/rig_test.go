@@ -14,8 +14,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/backend/lease"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/lane/pool"
 	"fencepost/eventloop"
 	"fencepost/internal/actortest"
 	"fencepost/internal/fakepg"
@@ -69,7 +69,7 @@ func newRig(t *testing.T, kind eventloop.Kind) *rig {
 	r.system = actortest.NewSystem()
 	r.deps = &backend.Deps{Group: r.group, Names: backend.BaseNames, Log: zerolog.Nop(), Cancels: &atomic.Int64{},
 		CancelLimit: func() time.Duration { return time.Second }, CancelVanished: func() bool { return false },
-		Leases: func() backend.Leases { return &lease.Machine{} }}
+		Leases: func() backend.Leases { return &cancellease.Machine{} }}
 	r.lane = r.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
 		switch m := ctx.Message().(type) {
 		case *backend.CancelEnded:

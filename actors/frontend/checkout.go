@@ -3,8 +3,8 @@ package frontend
 import (
 	"time"
 
-	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/admin"
 	"fencepost/pgerr"
 	"fencepost/wire"
@@ -64,7 +64,7 @@ func (f *Frontend) ask(p []byte) {
 	f.req++
 	f.requested = f.loop.Now()
 	if f.checkout == nil {
-		f.checkout = new(shard.Checkout)
+		f.checkout = new(lane.Checkout)
 	}
 	co := f.checkout
 	co.Req, co.From, co.Target = f.req, f.self, f.target
@@ -77,14 +77,14 @@ func (f *Frontend) ask(p []byte) {
 }
 
 // granted takes the backend and goes on with what the client sent.
-func (f *Frontend) granted(m *shard.Granted) {
+func (f *Frontend) granted(m *lane.Granted) {
 	if f.phase != waiting || m.Req != f.req {
 		// The client left or its checkout was taken back while the grant was on its way.
-		f.root.Send(f.lane, &shard.Checkin{Backend: m.Backend, Condition: pool.Clean})
+		f.root.Send(f.lane, &lane.Checkin{Backend: m.Backend, Condition: pool.Clean})
 		return
 	}
 	if !m.Backend.Resting() { // it died while the grant was on its way
-		f.root.Send(f.lane, &shard.Spoiled{Backend: m.Backend, Checkout: f.checkout})
+		f.root.Send(f.lane, &lane.Spoiled{Backend: m.Backend, Checkout: f.checkout})
 		return
 	}
 	f.backend = m.Backend
@@ -114,7 +114,7 @@ func (f *Frontend) activate() {
 
 // refused answers a request that got no backend. The session goes on: a simple query is answered with the error and
 // ReadyForQuery, an extended batch with the error, and ReadyForQuery at its Sync, as a server would.
-func (f *Frontend) refused(m *shard.Refused) {
+func (f *Frontend) refused(m *lane.Refused) {
 	if f.phase != waiting || m.Req != f.req {
 		return
 	}
@@ -180,7 +180,7 @@ func (f *Frontend) skip(p []byte) {
 func (f *Frontend) cancelQuery(m *CancelQuery) {
 	switch f.phase {
 	case waiting:
-		f.root.Send(f.lane, &shard.Abandon{Checkout: f.checkout})
+		f.root.Send(f.lane, &lane.Abandon{Checkout: f.checkout})
 		f.checkout = nil
 		f.req++ // a grant that crosses it is given back
 		f.stats.QueueCancels++

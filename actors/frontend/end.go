@@ -3,8 +3,8 @@ package frontend
 import (
 	"errors"
 
-	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/pgerr"
 	"fencepost/wire"
 )
@@ -68,14 +68,14 @@ func (f *Frontend) stop() { f.root.Stop(f.self) }
 // leavePool gives back what the session has of its lane.
 func (f *Frontend) leavePool(was phase) {
 	if was == waiting {
-		f.root.Send(f.lane, &shard.Abandon{Checkout: f.checkout})
+		f.root.Send(f.lane, &lane.Abandon{Checkout: f.checkout})
 	}
 	if f.backend != nil {
 		f.checkin.Patient = f.terminated
 		f.giveBack(f.leftBehind())
 	}
 	if f.attached {
-		f.root.Send(f.lane, &shard.Detach{Req: f.req, From: f.self, Pool: f.route.Pool})
+		f.root.Send(f.lane, &lane.Detach{Req: f.req, From: f.self, Pool: f.route.Pool})
 		f.attached = false
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard"
+	"fencepost/actors/lane"
 	"fencepost/admin"
 	"fencepost/auth"
 	"fencepost/eventloop"
@@ -67,14 +67,14 @@ type Frontend struct {
 	batch      bool // what is being skipped is an extended-protocol batch, which ends with Sync
 	txOpen     bool // between the first statement of a transaction and its end, for the statistics
 	aimed      bool // the client chose the target itself
-	target     shard.Target
+	target     lane.Target
 	unanswered unanswered
 	scanner    wire.Scanner
 
 	user, database string
 	route          *Route
 	lane           *actor.PID
-	stats          *shard.Stats
+	stats          *lane.Stats
 	params         backend.Params // what the client wants, or was told
 	backend        *backend.Backend
 	key            wire.CancelKey
@@ -82,9 +82,9 @@ type Frontend struct {
 	ending         *pgerr.Error // the session ends with it at the next transaction boundary
 	settled        []byte       // answers to the statements that carry the parameters
 
-	req      uint64          // of the checkout, attach or command under way
-	checkout *shard.Checkout // nil until the first, and after one was abandoned: its memory may still be the lane's
-	checkin  shard.Checkin
+	req      uint64         // of the checkout, attach or command under way
+	checkout *lane.Checkout // nil until the first, and after one was abandoned: its memory may still be the lane's
+	checkin  lane.Checkin
 
 	connected  time.Time
 	requested  time.Time // arrival of the oldest request that is not answered
@@ -106,15 +106,15 @@ type startup struct {
 // Receive implements actor.Actor.
 func (f *Frontend) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *shard.Granted:
+	case *lane.Granted:
 		f.granted(m)
-	case *shard.Refused:
+	case *lane.Refused:
 		f.refused(m)
-	case *shard.Superseded:
+	case *lane.Superseded:
 		f.superseded(m)
-	case *shard.Attached:
+	case *lane.Attached:
 		f.welcome(m)
-	case *shard.AttachRefused:
+	case *lane.AttachRefused:
 		f.attachRefused(m)
 	case loginTimeout:
 		f.loginTooLong()

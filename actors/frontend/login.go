@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard"
+	"fencepost/actors/lane"
 	"fencepost/pgerr"
 	"fencepost/wire"
 )
@@ -108,7 +108,7 @@ func (f *Frontend) loggedIn() {
 	f.lane = f.deps.Lanes[f.loop.Index()]
 	// From here on the lane watches the clock: it knows why a client waits.
 	f.loop.StopTimer(&f.startup.timer)
-	f.root.Send(f.lane, &shard.Attach{Req: f.req, From: f.self, Pool: route.Pool, Spec: route.Spec, Target: f.target, Deadline: f.attachBy(), Since: f.connected})
+	f.root.Send(f.lane, &lane.Attach{Req: f.req, From: f.self, Pool: route.Pool, Spec: route.Spec, Target: f.target, Deadline: f.attachBy(), Since: f.connected})
 }
 
 // attachBy is until when the lane may take to say what its servers report: a client that logs in waits for a server no
@@ -123,7 +123,7 @@ func (f *Frontend) attachBy() time.Time {
 	return by
 }
 
-func (f *Frontend) attachRefused(m *shard.AttachRefused) {
+func (f *Frontend) attachRefused(m *lane.AttachRefused) {
 	if f.phase != attaching || m.Req != f.req {
 		return
 	}
@@ -131,7 +131,7 @@ func (f *Frontend) attachRefused(m *shard.AttachRefused) {
 }
 
 // welcome tells the client what its pool's servers reported, with its own wishes on top, and its cancel key.
-func (f *Frontend) welcome(m *shard.Attached) {
+func (f *Frontend) welcome(m *lane.Attached) {
 	if f.phase != attaching || m.Req != f.req {
 		return
 	}

@@ -2,8 +2,8 @@ package frontend
 
 import (
 	"fencepost/actors/backend"
-	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/pgerr"
 )
 
@@ -106,7 +106,7 @@ func (f *Frontend) ServerLost(e *pgerr.Error) {
 	b := f.backend
 	f.backend = nil
 	told := b.Farewell()
-	f.root.Send(f.lane, &shard.Checkin{Backend: b, Condition: pool.Broken})
+	f.root.Send(f.lane, &lane.Checkin{Backend: b, Condition: pool.Broken})
 	if told {
 		f.finish(nil, "server ended the connection: "+b.LastCode())
 		return
@@ -121,5 +121,5 @@ func (f *Frontend) cancelBackend(done func()) {
 		done()
 		return
 	}
-	f.root.Send(f.lane, &shard.CancelLease{Backend: b, Cancel: &backend.Cancel{Holder: f, Done: done}})
+	f.root.Send(f.lane, &lane.CancelLease{Backend: b, Cancel: &backend.Cancel{Holder: f, Done: done}})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard"
+	"fencepost/actors/lane"
 	"fencepost/auth"
 	"fencepost/pgerr"
 )
@@ -25,11 +25,11 @@ const (
 
 // Route is where a client's work goes.
 type Route struct {
-	Pool shard.PoolKey
-	Spec *shard.PoolSpec
+	Pool lane.PoolKey
+	Spec *lane.PoolSpec
 	Mode Mode
 	// Target is the database's, for clients that do not choose one.
-	Target shard.Target
+	Target lane.Target
 }
 
 // Settings are a snapshot of what logins need to know; immutable. A reload makes a new one.

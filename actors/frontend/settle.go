@@ -2,7 +2,7 @@ package frontend
 
 import (
 	"fencepost/actors/backend"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
 	"fencepost/pgerr"
 	"fencepost/wire"
 )

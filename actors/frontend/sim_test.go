@@ -14,8 +14,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/admin"
 	"fencepost/internal/actortest"
 )
@@ -107,7 +107,7 @@ func (w *world) play() {
 	for _, k := range w.pools {
 		for _, lanes := range w.deps.Lanes {
 			if w.rand.IntN(2) == 0 {
-				w.system.Root.Send(lanes, &shard.Ensure{Pool: k, Spec: w.spec.Load()})
+				w.system.Root.Send(lanes, &lane.Ensure{Pool: k, Spec: w.spec.Load()})
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func (w *world) inspect(stop chan struct{}) {
 }
 
 // checkHeld looks for a lease nobody has. A grant or a checkin may be on its way, but not for long.
-func (w *world) checkHeld(b shard.BackendRow, held bool) {
+func (w *world) checkHeld(b lane.BackendRow, held bool) {
 	if b.State != pool.Leased || held {
 		delete(w.unheld, b.ID)
 		return
@@ -195,7 +195,7 @@ func (w *world) checkSessions(s *Sessions) {
 	}
 }
 
-func (w *world) checkLane(row shard.LaneRow) {
+func (w *world) checkLane(row lane.LaneRow) {
 	size := 0
 	for st, n := range row.Counts {
 		if n < 0 && st > 0 {
@@ -219,10 +219,10 @@ func (w *world) checkLane(row shard.LaneRow) {
 // rest waits until everything has come to rest after the clients have left, and looks whether it has.
 func (w *world) rest() {
 	for _, lanes := range w.deps.Lanes {
-		w.system.Root.Send(lanes, &shard.Control{Verb: shard.Resume})
+		w.system.Root.Send(lanes, &lane.Control{Verb: lane.Resume})
 	}
 	time.Sleep(time.Minute)
-	size := map[shard.PoolKey]int{}
+	size := map[lane.PoolKey]int{}
 	for loop := range w.sessions {
 		w.on(loop, func() { w.checkSessions(w.sessions[loop]) })
 		if n := w.sessions[loop].count; n != 0 {
@@ -328,11 +328,11 @@ func (w *world) chaos(stop chan struct{}) {
 		case 7:
 			w.system.Root.Send([]*actor.PID{w.deps.Cancel, w.parents[loop], w.deps.Lanes[loop]}[r.IntN(3)], crash{})
 		case 8:
-			w.control(shard.Pause)
+			w.control(lane.Pause)
 			time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
-			w.control(shard.Resume)
+			w.control(lane.Resume)
 		case 9:
-			w.control(shard.Reconnect)
+			w.control(lane.Reconnect)
 		case 10:
 			w.reload()
 		case 11:
@@ -347,9 +347,9 @@ func (w *world) chaos(stop chan struct{}) {
 	}
 }
 
-func (w *world) control(v shard.Verb) {
+func (w *world) control(v lane.Verb) {
 	for _, lanes := range w.deps.Lanes {
-		w.system.Root.Send(lanes, &shard.Control{Verb: v, Database: "db"})
+		w.system.Root.Send(lanes, &lane.Control{Verb: v, Database: "db"})
 	}
 }
 
@@ -358,7 +358,7 @@ func (w *world) reload() {
 	spec := w.newSpec(w.spec.Load().Shard)
 	w.spec.Store(spec)
 	for _, lanes := range w.deps.Lanes {
-		w.system.Root.Send(lanes, &shard.Reload{Spec: func(shard.PoolKey) *shard.PoolSpec { return spec }})
+		w.system.Root.Send(lanes, &lane.Reload{Spec: func(lane.PoolKey) *lane.PoolSpec { return spec }})
 	}
 	for _, p := range w.parents {
 		w.system.Root.Send(p, &Recheck{})
@@ -396,7 +396,7 @@ func (w *world) crashSession(loop, n int, callback bool) {
 func (w *world) supersede(loop, n int) {
 	w.on(loop, func() {
 		if f := w.nth(loop, n); f != nil && f.backend != nil {
-			m := &shard.Superseded{Backend: f.backend, Why: "another was elected"}
+			m := &lane.Superseded{Backend: f.backend, Why: "another was elected"}
 			w.system.Root.Send(f.self, m)
 			w.system.Root.Send(f.self, m)
 		}

@@ -16,9 +16,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/backend/lease"
+	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
 	"fencepost/auth"
 	"fencepost/eventloop"
 	"fencepost/internal/actortest"
@@ -47,15 +48,15 @@ type world struct {
 	dialer   *fakedial.Dialer
 	settings atomic.Pointer[Settings]
 	deps     *Deps
-	laneDeps *shard.Deps
-	budgets  *shard.Budgets
+	laneDeps *lane.Deps
+	budgets  *lane.Budgets
 	keys     *Keys
 	root     *actor.PID
 	shardPID *actor.PID
 	sessions []*Sessions
 	parents  []*actor.PID // of sessions, by loop
-	pools    []shard.PoolKey
-	spec     atomic.Pointer[shard.PoolSpec]
+	pools    []lane.PoolKey
+	spec     atomic.Pointer[lane.PoolSpec]
 	baseline int // actors before the tree
 	dead     atomic.Int64
 	crashes  atomic.Int64
@@ -148,7 +149,7 @@ func (w *world) seen(e fakepg.Event) {
 }
 
 func newWorld(seed uint64) *world {
-	w := &world{seed: seed, rand: rand.New(rand.NewPCG(seed, 11)), trace: map[string][]string{}, keys: NewKeys(), budgets: shard.NewBudgets(), unheld: map[uint64]time.Time{}}
+	w := &world{seed: seed, rand: rand.New(rand.NewPCG(seed, 11)), trace: map[string][]string{}, keys: NewKeys(), budgets: lane.NewBudgets(), unheld: map[uint64]time.Time{}}
 	w.watch.owners = map[uint32]string{}
 	w.idleDeaths = seed%4 == 1
 	w.calm = seed%4 == 0 || w.idleDeaths
@@ -203,20 +204,20 @@ func (w *world) start(t *testing.T) {
 	var ids, clients, cancels = &atomic.Uint64{}, &atomic.Int64{}, &atomic.Int64{}
 	next := func() uint64 { return ids.Add(1) }
 	vanished := w.rand.IntN(2) == 0
-	w.laneDeps = &shard.Deps{Budgets: w.budgets, Log: log, NextID: next, ShardOf: func(string) *actor.PID { return w.shardPID },
+	w.laneDeps = &lane.Deps{Budgets: w.budgets, Log: log, NextID: next, ShardOf: func(string) *actor.PID { return w.shardPID },
 		Backend: &backend.Deps{Group: w.group, Dialer: w.dialer, Names: names, Log: log, Cancels: cancels,
 			CancelLimit: func() time.Duration { return time.Second }, CancelVanished: func() bool { return vanished },
-			Leases: func() backend.Leases { return &lease.Machine{} }}}
+			Leases: func() backend.Leases { return &cancellease.Machine{} }}}
 	w.deps = &Deps{Settings: &w.settings, Names: names, Clients: clients, Draining: &atomic.Bool{}, NextID: next, Version: "simulated", Log: log}
 	sh := shard.NewStatic("main", "server:5432")
 	w.spec.Store(w.newSpec(sh))
 	for i := range pools {
-		w.pools = append(w.pools, shard.PoolKey{Database: "db", ServerUser: fmt.Sprintf("u%d", i)})
+		w.pools = append(w.pools, lane.PoolKey{Database: "db", ServerUser: fmt.Sprintf("u%d", i)})
 	}
 	w.settings.Store(&Settings{
 		MaxClients: 1000, Method: auth.Trust, Secret: func(string) *auth.Secret { return nil },
 		Route: func(database, user string) (*Route, *pgerr.Error) {
-			return &Route{Pool: shard.PoolKey{Database: database, ServerUser: user}, Spec: w.spec.Load(), Mode: w.mode}, nil
+			return &Route{Pool: lane.PoolKey{Database: database, ServerUser: user}, Spec: w.spec.Load(), Mode: w.mode}, nil
 		},
 		PeerID: 1, LogErrors: true, LogDisconnects: true,
 	})
@@ -230,9 +231,9 @@ func (w *world) start(t *testing.T) {
 }
 
 // newSpec draws the limits of all pools.
-func (w *world) newSpec(sh *shard.Shard) *shard.PoolSpec {
+func (w *world) newSpec(sh *shard.Shard) *lane.PoolSpec {
 	r := w.rand
-	s := &shard.PoolSpec{Shard: sh, Size: 1 + r.IntN(4), DBName: "db", Source: backend.FixedPassword(""), Dial: time.Second,
+	s := &lane.PoolSpec{Shard: sh, Size: 1 + r.IntN(4), DBName: "db", Source: backend.FixedPassword(""), Dial: time.Second,
 		WaitLimit: 30 * time.Minute, Mode: "simulated"}
 	if w.busy {
 		s.Size = 1 + r.IntN(2)
@@ -272,7 +273,7 @@ func (w *world) panicked(reason any, stack []byte) {
 func (w *world) deadLetter(d *actor.DeadLetterEvent) {
 	w.dead.Add(1)
 	switch d.Message.(type) {
-	case *shard.Checkout, *shard.Attach:
+	case *lane.Checkout, *lane.Attach:
 		w.problem("%T went to %s, which is gone", d.Message, d.PID.Id)
 	}
 }
@@ -304,7 +305,7 @@ func (r *simRoot) Receive(ctx actor.Context) {
 	}
 	w.deps.Cancel = spawn("cancel", func() actor.Actor { return &KeyTable{Log: r.log, Keys: w.keys} }, onLoop(0)...)
 	for i, l := range w.group.Loops() {
-		w.deps.Lanes = append(w.deps.Lanes, spawn(fmt.Sprintf("lanes-%d", i), func() actor.Actor { return &shard.Lanes{Deps: w.laneDeps, Loop: l} }, onLoop(i)...))
+		w.deps.Lanes = append(w.deps.Lanes, spawn(fmt.Sprintf("lanes-%d", i), func() actor.Actor { return &lane.Lanes{Deps: w.laneDeps, Loop: l} }, onLoop(i)...))
 	}
 	for i, l := range w.group.Loops() {
 		s := &Sessions{Deps: w.deps, Loop: l}
@@ -354,9 +355,9 @@ func (w *world) later(steps int, f func()) {
 }
 
 // lanes asks for the rows of all lanes of a loop.
-func (w *world) lanes(loop int) []shard.LaneRow {
-	reply := make(chan []shard.LaneRow, 1)
-	w.system.Root.Send(w.deps.Lanes[loop], &shard.Describe{Reply: reply})
+func (w *world) lanes(loop int) []lane.LaneRow {
+	reply := make(chan []lane.LaneRow, 1)
+	w.system.Root.Send(w.deps.Lanes[loop], &lane.Describe{Reply: reply})
 	rows := <-reply
 	sort.Slice(rows, func(i, j int) bool { return rows[i].Pool.ServerUser < rows[j].Pool.ServerUser })
 	return rows

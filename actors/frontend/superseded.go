@@ -1,8 +1,8 @@
 package frontend
 
 import (
-	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/pgerr"
 )
 
@@ -14,7 +14,7 @@ import (
 //	in a block, nothing sent     57P01 at its next message, COMMIT included (doomed)
 //	in a block, no COMMIT sent   57P01
 //	anything else unanswered     08007
-func (f *Frontend) superseded(m *shard.Superseded) {
+func (f *Frontend) superseded(m *lane.Superseded) {
 	if f.backend == nil || f.backend != m.Backend {
 		return // it was given back before it was told
 	}
@@ -43,7 +43,7 @@ func (f *Frontend) unsettle() {
 	f.backend = nil
 	b.Release()
 	f.phase = waiting
-	f.root.Send(f.lane, &shard.Spoiled{Backend: b, Checkout: f.checkout})
+	f.root.Send(f.lane, &lane.Spoiled{Backend: b, Checkout: f.checkout})
 	if f.ending != nil {
 		f.boundary()
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/internal/fakepg"
 )
 
@@ -30,17 +30,17 @@ type lost struct {
 type laneLog struct {
 	checkins, spoiled map[*backend.Backend]int
 	conditions        []pool.Condition
-	attached          []shard.Target
+	attached          []lane.Target
 }
 
 func (l *laneLog) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *shard.Checkin:
+	case *lane.Checkin:
 		l.checkins[m.Backend]++
 		l.conditions = append(l.conditions, m.Condition)
-	case *shard.Spoiled:
+	case *lane.Spoiled:
 		l.spoiled[m.Backend]++
-	case *shard.Attach:
+	case *lane.Attach:
 		l.attached = append(l.attached, m.Target)
 	}
 }
@@ -128,8 +128,8 @@ func (l *lost) supersede(what string, holds func(f *Frontend) bool) (b *backend.
 	l.when(what, func(f *Frontend) bool { return f.backend != nil && holds(f) }, func() {
 		b = l.f.backend
 		delete(l.told.checkins, b) // of leases before
-		l.system.Root.Send(l.f.self, &shard.Superseded{Backend: b, Why: whyLost})
-		l.system.Root.Send(l.f.self, &shard.Superseded{Backend: b, Why: whyLost}) // of the next view: nobody's any more
+		l.system.Root.Send(l.f.self, &lane.Superseded{Backend: b, Why: whyLost})
+		l.system.Root.Send(l.f.self, &lane.Superseded{Backend: b, Why: whyLost}) // of the next view: nobody's any more
 	})
 	return b
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard"
+	"fencepost/actors/lane"
 	"fencepost/admin"
 	"fencepost/internal/fakepg"
 	"fencepost/pgerr"
@@ -115,7 +115,7 @@ func TestSupersededBetweenTransactions(t *testing.T) {
 			defer other.close()
 			other.simple(other.tag())
 			l.on(0, func() {
-				l.system.Root.Send(l.f.self, &shard.Superseded{Backend: l.nth(0, 0).backend, Why: whyLost})
+				l.system.Root.Send(l.f.self, &lane.Superseded{Backend: l.nth(0, 0).backend, Why: whyLost})
 			})
 			l.goesOn(l.c)
 			l.goesOn(other)
@@ -123,7 +123,7 @@ func TestSupersededBetweenTransactions(t *testing.T) {
 		play(t, "without a server", seed, Transaction, func(l *lost) {
 			l.c.simple(l.c.tag())
 			l.on(0, func() {
-				l.system.Root.Send(l.f.self, &shard.Superseded{Why: whyLost})
+				l.system.Root.Send(l.f.self, &lane.Superseded{Why: whyLost})
 			})
 			l.goesOn(l.c)
 		})
@@ -235,7 +235,7 @@ func TestSupersededBehindAFatalError(t *testing.T) {
 			l.when("asked", func(f *Frontend) bool { return f.phase == active }, func() {
 				b = l.f.backend
 				b.OnData(nil, wire.AppendError(nil, pgerr.FromServer("FATAL", "57P01", "by the server", "", "")))
-				l.f.superseded(&shard.Superseded{Backend: b, Why: whyLost})
+				l.f.superseded(&lane.Superseded{Backend: b, Why: whyLost})
 			})
 			if a := l.c.read(100); a.fatal == nil || a.fatal.Message != "by the server" {
 				l.problem("told %+v", a.fatal)
@@ -249,7 +249,7 @@ func TestSupersededBehindAFatalError(t *testing.T) {
 func TestEndBehindAWarning(t *testing.T) {
 	ends := map[string]func(l *lost, b *backend.Backend){
 		"lost":       func(_ *lost, b *backend.Backend) { b.OnClosed(nil, io.EOF) },
-		"superseded": func(l *lost, b *backend.Backend) { l.f.superseded(&shard.Superseded{Backend: b, Why: whyLost}) },
+		"superseded": func(l *lost, b *backend.Backend) { l.f.superseded(&lane.Superseded{Backend: b, Why: whyLost}) },
 	}
 	for name, end := range ends {
 		for seed := range uint64(seeds) {

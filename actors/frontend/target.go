@@ -3,7 +3,7 @@ package frontend
 import (
 	"strings"
 
-	"fencepost/actors/shard"
+	"fencepost/actors/lane"
 	"fencepost/pgerr"
 )
 
@@ -14,12 +14,12 @@ const targetOption = "fencepost.target"
 // targetWords are libpq's (target_session_attrs), in the order in which they are told.
 var targetWords = [...]struct {
 	word   string
-	target shard.Target
+	target lane.Target
 }{
-	{"read-write", shard.ReadWrite},
-	{"standby", shard.Standby},
-	{"prefer-standby", shard.PreferStandby},
-	{"any", shard.Any},
+	{"read-write", lane.ReadWrite},
+	{"standby", lane.Standby},
+	{"prefer-standby", lane.PreferStandby},
+	{"any", lane.Any},
 }
 
 // aim takes the client's target from a startup option; false if it is another option. Names of settings are the same in

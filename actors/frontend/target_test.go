@@ -10,7 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/jackc/pgx/v5/pgproto3"
 
-	"fencepost/actors/shard"
+	"fencepost/actors/lane"
 	"fencepost/pgerr"
 	"fencepost/wire"
 )
@@ -25,23 +25,23 @@ func TestTargets(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		startup  wire.Startup
-		database shard.Target
-		want     shard.Target
-		reloaded shard.Target // the same after the database's has become any
-		refused  string       // the value in the error
+		database lane.Target
+		want     lane.Target
+		reloaded lane.Target // the same after the database's has become any
+		refused  string      // the value in the error
 	}{
-		{"nothing", wire.Startup{}, shard.ReadWrite, shard.ReadWrite, shard.Any, ""},
-		{"the database's", wire.Startup{}, shard.Standby, shard.Standby, shard.Any, ""},
-		{"read-write", options("-c fencepost.target=read-write"), shard.Standby, shard.ReadWrite, shard.ReadWrite, ""},
-		{"standby", options("-c fencepost.target=standby"), shard.ReadWrite, shard.Standby, shard.Standby, ""},
-		{"prefer-standby", options("--fencepost.target=prefer-standby"), shard.ReadWrite, shard.PreferStandby, shard.PreferStandby, ""},
-		{"any", options("-c FencePost.Target=any -c TimeZone=UTC"), shard.ReadWrite, shard.Any, shard.Any, ""},
-		{"directly", direct("fencepost.target", "standby"), shard.ReadWrite, shard.Standby, shard.Standby, ""},
-		{"upper case", direct("Fencepost.Target", "any"), shard.ReadWrite, shard.Any, shard.Any, ""},
-		{"another word", options("-c fencepost.target=primary"), shard.ReadWrite, 0, 0, `"primary"`},
-		{"words are lower case", direct("fencepost.target", "Standby"), shard.ReadWrite, 0, 0, `"Standby"`},
-		{"an empty word", options("-c fencepost.target="), shard.ReadWrite, 0, 0, `""`},
-		{"another option of ours", options("-c fencepost.targets=any"), shard.ReadWrite, 0, 0, "fencepost.targets"},
+		{"nothing", wire.Startup{}, lane.ReadWrite, lane.ReadWrite, lane.Any, ""},
+		{"the database's", wire.Startup{}, lane.Standby, lane.Standby, lane.Any, ""},
+		{"read-write", options("-c fencepost.target=read-write"), lane.Standby, lane.ReadWrite, lane.ReadWrite, ""},
+		{"standby", options("-c fencepost.target=standby"), lane.ReadWrite, lane.Standby, lane.Standby, ""},
+		{"prefer-standby", options("--fencepost.target=prefer-standby"), lane.ReadWrite, lane.PreferStandby, lane.PreferStandby, ""},
+		{"any", options("-c FencePost.Target=any -c TimeZone=UTC"), lane.ReadWrite, lane.Any, lane.Any, ""},
+		{"directly", direct("fencepost.target", "standby"), lane.ReadWrite, lane.Standby, lane.Standby, ""},
+		{"upper case", direct("Fencepost.Target", "any"), lane.ReadWrite, lane.Any, lane.Any, ""},
+		{"another word", options("-c fencepost.target=primary"), lane.ReadWrite, 0, 0, `"primary"`},
+		{"words are lower case", direct("fencepost.target", "Standby"), lane.ReadWrite, 0, 0, `"Standby"`},
+		{"an empty word", options("-c fencepost.target="), lane.ReadWrite, 0, 0, `""`},
+		{"another option of ours", options("-c fencepost.targets=any"), lane.ReadWrite, 0, 0, "fencepost.targets"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestTargets(t *testing.T) {
 				w.calm = c.refused == ""
 				if a := cl.readLogin(); c.refused == "" {
 					w.asks(cl, c.want)
-					w.aim(shard.Any)
+					w.aim(lane.Any)
 					w.reload()
 					time.Sleep(time.Second)
 					w.asks(cl, c.reloaded)
@@ -78,7 +78,7 @@ func TestTargets(t *testing.T) {
 				time.Sleep(time.Second)
 				w.deps.Lanes[0] = lanes
 				w.system.Root.StopFuture(spy).Wait()
-				if c.refused == "" && !slices.Equal(heard.attached, []shard.Target{c.want}) {
+				if c.refused == "" && !slices.Equal(heard.attached, []lane.Target{c.want}) {
 					t.Errorf("attached for %v", heard.attached)
 				}
 				w.rest()
@@ -97,16 +97,16 @@ func TestTargets(t *testing.T) {
 }
 
 // aim sets the target of the database.
-func (w *world) aim(target shard.Target) {
+func (w *world) aim(target lane.Target) {
 	st := *w.settings.Load()
 	st.Route = func(database, user string) (*Route, *pgerr.Error) {
-		return &Route{Pool: shard.PoolKey{Database: database, ServerUser: user}, Spec: w.spec.Load(), Mode: w.mode, Target: target}, nil
+		return &Route{Pool: lane.PoolKey{Database: database, ServerUser: user}, Spec: w.spec.Load(), Mode: w.mode, Target: target}, nil
 	}
 	w.settings.Store(&st)
 }
 
 // asks looks what a session's next checkout is for.
-func (w *world) asks(c *client, want shard.Target) {
+func (w *world) asks(c *client, want lane.Target) {
 	c.simple(c.tag())
 	w.on(0, func() {
 		if f := w.nth(0, 0); f.checkout.Target != want {

@@ -197,8 +197,8 @@ func (a *decider) begin() {
 	}
 }
 
-// doubts reports whether a message's sender has raised doubt for it.
-func doubts(message any) bool {
+// Doubts reports whether a message's sender has raised doubt for it.
+func Doubts(message any) bool {
 	switch m := message.(type) {
 	case *HostLost:
 		return m.Doubts
@@ -218,7 +218,7 @@ func (a *decider) take(message any) {
 		if !whole {
 			a.cfg.Shard.Doubted(true, time.Now())
 		}
-		if doubts(message) {
+		if Doubts(message) {
 			a.cfg.Shard.Settle()
 		}
 	}()

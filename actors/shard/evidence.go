@@ -24,9 +24,9 @@ func endsAsTold(code string) bool {
 	return code == pgerr.IdleSessionTimeout || code == pgerr.IdleInTransactionTimeout || code == pgerr.TransactionTimeout
 }
 
-// aboutLogin reports whether an error at login concerns the one who logs in, or how many do, and not the server. A client
+// AboutLogin reports whether an error at login concerns the one who logs in, or how many do, and not the server. A client
 // can bring it about, so it puts nothing in question.
-func aboutLogin(code string) bool {
+func AboutLogin(code string) bool {
 	return code != "" && code != pgerr.CannotConnectNow && !announcesEnd(code)
 }
 
@@ -94,7 +94,7 @@ func (a *decider) connectFailed(now time.Time, m *ConnectFailed) {
 		a.assess(now, health.ShutdownNotice{Host: h, Code: m.Code})
 	}
 	switch {
-	case aboutLogin(m.Code):
+	case AboutLogin(m.Code):
 		a.elect(now, m.At, election.Heard{Host: h, At: m.At})
 		return
 	case m.Code != "", refused(m.Err):

@@ -19,7 +19,7 @@ import (
 // publish replaces the view if there is anything new in it, and tells the lanes if it is something they act on.
 func (a *decider) publish(now time.Time) {
 	v, old := a.compose(now), a.cfg.Shard.View()
-	told := v.actsLike(old)
+	told := v.ActsLike(old)
 	if told && v.Why == old.Why && v.Explanation == old.Explanation && v.Hint == old.Hint && v.NoReads == old.NoReads {
 		return
 	}
@@ -29,8 +29,8 @@ func (a *decider) publish(now time.Time) {
 	}
 }
 
-// actsLike reports whether lanes do the same under both views.
-func (v *View) actsLike(w *View) bool {
+// ActsLike reports whether lanes do the same under both views.
+func (v *View) ActsLike(w *View) bool {
 	return v.Epoch == w.Epoch && v.Static == w.Static && v.Elected == w.Elected && v.Floor == w.Floor && v.SystemID == w.SystemID &&
 		v.NoTimelines == w.NoTimelines && v.State == w.State && v.Balance == w.Balance && v.Warm == w.Warm && v.Refuse == w.Refuse &&
 		slices.Equal(v.Standbys, w.Standbys) && slices.Equal(v.Candidates, w.Candidates) &&

@@ -1,11 +1,9 @@
-// Package shard holds the actors that decide and serve: the shard (which host is the primary), and on every event loop
-// the lanes (a pool's part on that loop: queues, leases, backends).
+// Package shard holds the shard's actor: it decides which host is the primary and publishes that as a view.
 //
-//	Lanes (one per loop) -- Attach --> Lane (one per pool and loop) --> backends
-//	Shard actor -- Publish --> View (atomic pointer), read by lanes whenever they open or grant
+//	monitors, lanes, fleet -- evidence --> Shard actor -- Publish --> View (atomic pointer), read by lanes
 //
-// A lane executes what the pure machine in package pool decides, one machine per host; the shard's actor executes what
-// the machines in packages election and health decide. A shard that fails takes no socket with it.
+// The actor executes what the pure machines in packages election and health decide. It owns no client's and no backend's
+// socket: a shard that fails and restarts closes none.
 package shard
 
 import (
@@ -162,8 +160,22 @@ func (s *Shard) InDoubt() (since time.Time, doubted bool) {
 	return s.base.Add(time.Duration(s.risen.Load())), true
 }
 
-// hintOn is what a backend to host calls in the moment it sees a hint. One about a host that is not elected raises no doubt
+// HintOn is what a backend to host calls in the moment it sees a hint. One about a host that is not elected raises no doubt
 // about the one that is. A loss does, wherever it is: RaiseDoubt.
-func (s *Shard) hintOn(host string) func(time.Time) bool {
+func (s *Shard) HintOn(host string) func(time.Time) bool {
 	return func(at time.Time) bool { return s.View().Elected == host && s.RaiseHint(at) }
 }
+
+// WarmHost is the host that connections are kept to before it is elected; "" for none.
+func (v *View) WarmHost() string {
+	if v.Static || v.Warm == 0 || v.State == health.Healthy || len(v.Standbys) == 0 {
+		return ""
+	}
+	return v.Standbys[0]
+}
+
+// Unsettled is how many doubts were raised whose message the shard's actor has not taken in yet.
+func (s *Shard) Unsettled() int64 { return s.pending.Load() }
+
+// Risen is when doubt rose last.
+func (s *Shard) Risen() time.Time { return s.base.Add(time.Duration(s.risen.Load())) }

@@ -30,7 +30,7 @@ func (a *Actor) Receive(ctx actor.Context) {
 	default:
 		a.Log.Error().Type("message_type", m).Str("shard", a.Shard.Name).Msg("shard: unhandled message")
 	}
-	if doubts(ctx.Message()) {
+	if Doubts(ctx.Message()) {
 		a.Shard.Settle()
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/backend/lease"
+	"fencepost/actors/backend/cancellease"
 )
 
 // noLeases sends every cancel its backend's client asks for, and hands the backend on at once, whatever is on its way:
@@ -14,17 +14,17 @@ type noLeases struct{ holder uint64 }
 func newNoLeases() backend.Leases { return &noLeases{} }
 
 // Step implements backend.Leases.
-func (n *noLeases) Step(_ time.Time, ev lease.Event) []lease.Effect {
+func (n *noLeases) Step(_ time.Time, ev cancellease.Event) []cancellease.Effect {
 	switch e := ev.(type) {
-	case lease.Take:
+	case cancellease.Take:
 		if e.Holder == 0 || e.Holder != n.holder {
-			return []lease.Effect{{Kind: lease.Drop, ID: e.ID}}
+			return []cancellease.Effect{{Kind: cancellease.Drop, ID: e.ID}}
 		}
-		return []lease.Effect{{Kind: lease.Send, ID: e.ID}}
-	case lease.Closed:
-		return []lease.Effect{{Kind: lease.End, ID: e.ID, Outcome: lease.Delivered}}
-	case lease.Failed:
-		return []lease.Effect{{Kind: lease.End, ID: e.ID, Outcome: lease.Uncertain}}
+		return []cancellease.Effect{{Kind: cancellease.Send, ID: e.ID}}
+	case cancellease.Closed:
+		return []cancellease.Effect{{Kind: cancellease.End, ID: e.ID, Outcome: cancellease.Delivered}}
+	case cancellease.Failed:
+		return []cancellease.Effect{{Kind: cancellease.End, ID: e.ID, Outcome: cancellease.Uncertain}}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"fencepost/actors/lane"
 	"fencepost/actors/shard"
 	"fencepost/internal/actortest"
 	"fencepost/internal/fakepg"
@@ -52,7 +53,7 @@ func (w *world) reloadPool() {
 	w.spec.Store(spec)
 	w.trace("event", "pool of %d", spec.Size)
 	for _, lanes := range w.lanes {
-		w.system.Root.Send(lanes, &shard.Reload{Spec: func(shard.PoolKey) *shard.PoolSpec { return spec }})
+		w.system.Root.Send(lanes, &lane.Reload{Spec: func(lane.PoolKey) *lane.PoolSpec { return spec }})
 	}
 }
 
@@ -233,17 +234,17 @@ func (w *world) crashLane() {
 
 // console is what an operator may do to the pool.
 func (w *world) console() {
-	control := func(v shard.Verb) {
+	control := func(v lane.Verb) {
 		for _, lanes := range w.lanes {
-			w.system.Root.Send(lanes, &shard.Control{Verb: v})
+			w.system.Root.Send(lanes, &lane.Control{Verb: v})
 		}
 	}
 	if w.rand.IntN(2) == 0 {
 		w.trace("event", "RECONNECT")
-		control(shard.Reconnect)
+		control(lane.Reconnect)
 		return
 	}
 	w.trace("event", "PAUSE")
-	control(shard.Pause)
-	time.AfterFunc(w.upTo(3*time.Second), func() { w.later(0, func() { control(shard.Resume) }) }) // also if the cluster is whole by then
+	control(lane.Pause)
+	time.AfterFunc(w.upTo(3*time.Second), func() { w.later(0, func() { control(lane.Resume) }) }) // also if the cluster is whole by then
 }

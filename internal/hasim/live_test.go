@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"fencepost/actors/lane"
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
 	"fencepost/internal/actortest"
@@ -282,7 +283,7 @@ func (w *world) stop() {
 			w.problem("%d connections to %s are left open", n, s)
 		}
 	}
-	key := shard.PoolKey{Database: "db", ServerUser: "u"}
+	key := lane.PoolKey{Database: "db", ServerUser: "u"}
 	for _, s := range w.servers {
 		if pool, db := w.budgets.For(key, s.addr, w.spec.Load()); pool.Used() != 0 || db.Used() != 0 {
 			w.problem("%s: %d permits of the pool and %d of the database are never given back", s, pool.Used(), db.Used())

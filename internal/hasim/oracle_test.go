@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/lane"
 	"fencepost/actors/shard"
 )
 
@@ -56,9 +57,9 @@ type askID struct {
 
 // ask is a checkout that is not answered.
 type ask struct {
-	co       *shard.Checkout
+	co       *lane.Checkout
 	lane     string
-	target   shard.Target
+	target   lane.Target
 	enqueued time.Time
 	deadline time.Time
 	queued   bool   // in a queue before the present step
@@ -89,26 +90,26 @@ func (o *oracle) sent(to *actor.PID, message any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch m := message.(type) {
-	case *shard.Checkout:
+	case *lane.Checkout:
 		o.asks[askID{m.From.Id, m.Req}] = &ask{co: m, lane: to.Id, target: m.Target, enqueued: m.Enqueued, deadline: m.Deadline}
-	case *shard.Abandon:
+	case *lane.Abandon:
 		id := askID{m.Checkout.From.Id, m.Checkout.Req}
 		delete(o.asks, id)
 		o.gone[id] = true
-	case *shard.Detach:
+	case *lane.Detach:
 		o.detached(m.From.Id)
-	case *shard.Granted:
+	case *lane.Granted:
 		o.granted(to.Id, m)
-	case *shard.Refused:
+	case *lane.Refused:
 		o.counts.refused++
 		o.answered(to.Id, m.Req)
-	case *shard.Checkin:
+	case *lane.Checkin:
 		delete(o.leases, m.Backend)
-	case *shard.Spoiled:
+	case *lane.Spoiled:
 		delete(o.leases, m.Backend)
 		co := m.Checkout
 		o.asks[askID{co.From.Id, co.Req}] = &ask{co: co, lane: to.Id, target: co.Target, enqueued: co.Enqueued, deadline: co.Deadline}
-	case *shard.Superseded:
+	case *lane.Superseded:
 		o.counts.superseded++
 		o.w.trace("lane", "superseded backend %d on %s: %s", m.Backend.ID, m.Backend.Host(), m.Why)
 	case *backend.Fence:
@@ -203,7 +204,7 @@ func (o *oracle) between() {
 	}
 	for _, a := range o.served {
 		for _, b := range o.asks {
-			if a.queued && b.queued && b.co.Queued() && b.lane == a.lane && b.target == a.target && b.turn < a.turn && a.target == shard.ReadWrite && !o.closing {
+			if a.queued && b.queued && b.co.Queued() && b.lane == a.lane && b.target == a.target && b.turn < a.turn && a.target == lane.ReadWrite && !o.closing {
 				o.w.problem("checkout of turn %d was served before the one of turn %d", a.turn, b.turn)
 			}
 		}
@@ -216,7 +217,7 @@ func (o *oracle) between() {
 	}
 }
 
-func (o *oracle) granted(from string, m *shard.Granted) {
+func (o *oracle) granted(from string, m *lane.Granted) {
 	a, b, v := o.answered(from, m.Req), m.Backend, o.w.shard.View()
 	if o.left[from] {
 		return // the lane takes it back when it hears of that
@@ -232,7 +233,7 @@ func (o *oracle) granted(from string, m *shard.Granted) {
 	if a == nil {
 		return
 	}
-	h.write = a.target == shard.ReadWrite
+	h.write = a.target == lane.ReadWrite
 	if p := b.Proof(); p != nil {
 		h.timeline = p.Timeline
 	}
@@ -240,7 +241,7 @@ func (o *oracle) granted(from string, m *shard.Granted) {
 	case h.write:
 		o.served = append(o.served, a)
 		o.write(a, b, v)
-	case a.target == shard.Standby && !slices.Contains(v.Standbys, b.Host()):
+	case a.target == lane.Standby && !slices.Contains(v.Standbys, b.Host()):
 		o.w.problem("backend %d on %s was granted for target standby; standbys are %v", b.ID, b.Host(), v.Standbys)
 	}
 }
@@ -256,7 +257,7 @@ func (o *oracle) write(a *ask, b *backend.Backend, v *shard.View) {
 	if v.Elected != host {
 		bad("elected is %q", v.Elected)
 	}
-	if o.w.plan.fence == shard.FenceOff {
+	if o.w.plan.fence == lane.FenceOff {
 		if p != nil && p.Timeline < v.Floor {
 			bad("its timeline is %d", p.Timeline)
 		}
@@ -276,7 +277,7 @@ func (o *oracle) write(a *ask, b *backend.Backend, v *shard.View) {
 	if since, doubted := o.w.shard.InDoubt(); doubted && !p.Asked.After(since) {
 		bad("in doubt since %v, its proof is of %v", since.Sub(epoch), p.Asked.Sub(epoch))
 	}
-	if o.w.plan.fence == shard.FenceAlways && p.Asked.Before(a.enqueued) {
+	if o.w.plan.fence == lane.FenceAlways && p.Asked.Before(a.enqueued) {
 		bad("fence = always, its proof is older than the checkout")
 	}
 	o.w.mu.Lock()
@@ -343,7 +344,7 @@ func (o *oracle) deadLetter(d *actor.DeadLetterEvent) {
 		return
 	}
 	switch d.Message.(type) {
-	case *shard.Checkout, *shard.Attach:
+	case *lane.Checkout, *lane.Attach:
 		o.w.problem("%T went to %s, which is gone", d.Message, d.PID.Id)
 	}
 }

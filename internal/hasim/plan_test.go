@@ -7,10 +7,11 @@ import (
 
 	"fencepost/actors/backend"
 	"fencepost/actors/frontend"
+	"fencepost/actors/lane"
+	"fencepost/actors/lane/pool"
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/election"
 	"fencepost/actors/shard/health"
-	"fencepost/actors/shard/pool"
 )
 
 // plan is what a history is made of, apart from what happens in it.
@@ -20,7 +21,7 @@ type plan struct {
 	silence                            time.Duration // that a monitor puts up with
 
 	mode  frontend.Mode
-	fence shard.FenceMode
+	fence lane.FenceMode
 	base  shard.Settings
 	full  []shard.HostSetting // the whole list of hosts
 	size  int                 // of the pool
@@ -38,7 +39,7 @@ func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 func drawPlan(r *rand.Rand) plan {
 	p := plan{loops: 1 + r.IntN(2), servers: 2 + r.IntN(3), clients: 2 + r.IntN(4), scenarios: 1 + r.IntN(5)}
 	p.mode = pick(r, frontend.Transaction, frontend.Transaction, frontend.Session)
-	p.fence = pick(r, shard.FenceAuto, shard.FenceAuto, shard.FenceAuto, shard.FenceAuto, shard.FenceAuto, shard.FenceAlways, shard.FenceOff)
+	p.fence = pick(r, lane.FenceAuto, lane.FenceAuto, lane.FenceAuto, lane.FenceAuto, lane.FenceAuto, lane.FenceAlways, lane.FenceOff)
 	p.size, p.wait, p.dial = 2+r.IntN(4), time.Duration(1+r.IntN(5))*time.Second, time.Duration(1+r.IntN(4))*time.Second
 	p.silence = pick(r, 2*time.Second, 10*time.Second)
 	if p.crowded = r.IntN(4) == 0; p.crowded {
@@ -83,8 +84,8 @@ func (p *plan) settings(hosts []shard.HostSetting) shard.Settings {
 
 func (p *plan) named() bool { return p.full[0].Addr[0] == 'd' }
 
-func (p *plan) spec(sh *shard.Shard) *shard.PoolSpec {
-	return &shard.PoolSpec{Shard: sh, Size: p.size, DBName: "db", Source: backend.FixedPassword(""), Dial: p.dial, WaitLimit: p.wait, Fence: p.fence, Mode: "simulated",
+func (p *plan) spec(sh *shard.Shard) *lane.PoolSpec {
+	return &lane.PoolSpec{Shard: sh, Size: p.size, DBName: "db", Source: backend.FixedPassword(""), Dial: p.dial, WaitLimit: p.wait, Fence: p.fence, Mode: "simulated",
 		Limits: pool.Config{MinSize: p.min, RetryMax: time.Second, Concurrency: p.conc, PoolSize: p.size, IdleTimeout: 5 * time.Second}}
 }
 

@@ -18,8 +18,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/backend/lease"
+	"fencepost/actors/backend/cancellease"
 	"fencepost/actors/frontend"
+	"fencepost/actors/lane"
 	"fencepost/actors/monitor"
 	"fencepost/actors/shard"
 	"fencepost/auth"
@@ -40,11 +41,11 @@ type world struct {
 	system   *actor.ActorSystem
 	group    *eventloop.Group
 	shard    *shard.Shard
-	laneDeps *shard.Deps
+	laneDeps *lane.Deps
 	deps     *frontend.Deps
 	settings atomic.Pointer[frontend.Settings]
-	spec     atomic.Pointer[shard.PoolSpec]
-	budgets  *shard.Budgets
+	spec     atomic.Pointer[lane.PoolSpec]
+	budgets  *lane.Budgets
 	root     *actor.PID
 	shardPID *actor.PID
 	lanes    []*actor.PID
@@ -155,7 +156,7 @@ func (w *world) LookupNetIP(ctx context.Context, _, host string) (list []netip.A
 }
 
 func newWorld(seed uint64) *world {
-	w := &world{seed: seed, rand: rand.New(rand.NewPCG(seed, 11)), budgets: shard.NewBudgets(), shard: shard.NewShard("main"), quiet: true,
+	w := &world{seed: seed, rand: rand.New(rand.NewPCG(seed, 11)), budgets: lane.NewBudgets(), shard: shard.NewShard("main"), quiet: true,
 		routes: map[string]*server{}, zone: map[string][]string{}, logins: map[*backend.Login]*server{}, wrote: map[string][]string{}}
 	w.plan = drawPlan(w.rand)
 	w.oracle = newOracle(w)
@@ -192,16 +193,16 @@ func (w *world) start(t *testing.T) {
 	})
 	ids, clients, cancels := &atomic.Uint64{}, &atomic.Int64{}, &atomic.Int64{}
 	next := func() uint64 { return ids.Add(1) }
-	w.laneDeps = &shard.Deps{Budgets: w.budgets, Log: log, NextID: next, ShardOf: func(string) *actor.PID { return w.shardPID },
+	w.laneDeps = &lane.Deps{Budgets: w.budgets, Log: log, NextID: next, ShardOf: func(string) *actor.PID { return w.shardPID },
 		Backend: &backend.Deps{Group: w.group, Dialer: dialer{w}, Names: backend.BaseNames, Log: log, Cancels: cancels,
 			CancelLimit: func() time.Duration { return time.Second }, CancelVanished: func() bool { return true },
-			Leases: func() backend.Leases { return &lease.Machine{} }}}
+			Leases: func() backend.Leases { return &cancellease.Machine{} }}}
 	w.deps = &frontend.Deps{Settings: &w.settings, Names: backend.BaseNames, Clients: clients, Draining: &atomic.Bool{}, NextID: next, Version: "simulated", Log: log}
 	w.spec.Store(w.plan.spec(w.shard))
 	w.settings.Store(&frontend.Settings{
 		MaxClients: 1000, Method: auth.Trust, Secret: func(string) *auth.Secret { return nil },
 		Route: func(database, user string) (*frontend.Route, *pgerr.Error) {
-			return &frontend.Route{Pool: shard.PoolKey{Database: database, ServerUser: user}, Spec: w.spec.Load(), Mode: w.plan.mode}, nil
+			return &frontend.Route{Pool: lane.PoolKey{Database: database, ServerUser: user}, Spec: w.spec.Load(), Mode: w.plan.mode}, nil
 		},
 		PeerID: 1,
 	})
@@ -267,7 +268,7 @@ func (r *simRoot) Receive(ctx actor.Context) {
 	w.deps.Cancel = spawn("cancel", actor.PropsFromProducer(func() actor.Actor { return &frontend.KeyTable{Log: r.log, Keys: frontend.NewKeys()} },
 		append(on(loops[0]), actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem}))...))
 	for i, l := range loops[:w.plan.loops] {
-		w.lanes = append(w.lanes, spawn(fmt.Sprintf("lanes-%d", i), actor.PropsFromProducer(func() actor.Actor { return &shard.Lanes{Deps: w.laneDeps, Loop: l} },
+		w.lanes = append(w.lanes, spawn(fmt.Sprintf("lanes-%d", i), actor.PropsFromProducer(func() actor.Actor { return &lane.Lanes{Deps: w.laneDeps, Loop: l} },
 			append(on(l), actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem}), actor.WithReceiverMiddleware(w.drops))...)))
 	}
 	w.deps.Lanes = w.lanes

@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"fmt"
@@ -11,8 +11,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/backend/lease"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/eventloop"
 	"fencepost/internal/actortest"
 	"fencepost/internal/fakepg"
@@ -32,7 +33,7 @@ type rig struct {
 	lanes   []*actor.PID
 	parents []*Lanes
 	root    *actor.PID
-	shard   *Shard
+	shard   *shard.Shard
 	spec    *PoolSpec
 	after   func() // what else is to hold when everything has ended; may be nil
 }
@@ -42,7 +43,7 @@ var key = PoolKey{"db", "u"}
 func bubble(t *testing.T, loops int, f func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, server: fakepg.NewServer(1, fakepg.Faults{}), shard: NewStatic("main", "server:5432")}
+		r := &rig{t: t, server: fakepg.NewServer(1, fakepg.Faults{}), shard: shard.NewStatic("main", "server:5432")}
 		var err error
 		if r.group, err = eventloop.NewGroup(eventloop.Options{Kind: eventloop.Portable, Loops: loops, Panicked: r.panicked}); err != nil {
 			t.Fatal(err)
@@ -54,7 +55,7 @@ func bubble(t *testing.T, loops int, f func(r *rig)) {
 		r.deps = &Deps{Budgets: NewBudgets(), Log: zerolog.Nop(), NextID: func() uint64 { return ids.Add(1) }, ShardOf: func(string) *actor.PID { return sink },
 			Backend: &backend.Deps{Group: r.group, Dialer: dialer, Names: backend.BaseNames, Log: zerolog.Nop(), Cancels: cancels,
 				CancelLimit: func() time.Duration { return time.Second }, CancelVanished: func() bool { return false },
-				Leases: func() backend.Leases { return &lease.Machine{} }}}
+				Leases: func() backend.Leases { return &cancellease.Machine{} }}}
 		r.spec = r.newSpec(2)
 		up := make(chan struct{})
 		r.root = r.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {

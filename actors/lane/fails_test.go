@@ -1,10 +1,10 @@
-package shard
+package lane
 
 import (
 	"testing"
 	"time"
 
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
 	"fencepost/eventloop"
 	"fencepost/internal/fakepg"
 )

@@ -1,9 +1,10 @@
-package shard
+package lane
 
 import (
 	"time"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/shard"
 )
 
 // owed counts, by shard, backend and cause, the doubts that backends of a lane have raised and whose message the lane has not
@@ -12,7 +13,7 @@ import (
 type owed map[creditor]int
 
 type creditor struct {
-	shard   *Shard
+	shard   *shard.Shard
 	host    string
 	backend uint64
 	lost    bool // else it was a hint
@@ -28,7 +29,7 @@ func (l *Lane) raiser(m *member) func(time.Time) {
 }
 
 func (l *Lane) hinter(m *member) func(time.Time) bool {
-	raise := m.shard.hintOn(m.br.host)
+	raise := m.shard.HintOn(m.br.host)
 	return func(at time.Time) bool {
 		raised := raise(at)
 		if raised {
@@ -52,9 +53,9 @@ func (l *Lane) settleOwed() {
 	for to, n := range l.owed {
 		for ; n > 0; n-- {
 			if now := l.loop.Now(); to.lost {
-				l.tellAbout(to.shard, &HostLost{Host: to.host, Backend: to.backend, Doubts: true, At: now})
+				l.tellAbout(to.shard, &shard.HostLost{Host: to.host, Backend: to.backend, Doubts: true, At: now})
 			} else {
-				l.tellAbout(to.shard, &Hinted{Host: to.host, Doubts: true, At: now})
+				l.tellAbout(to.shard, &shard.Hinted{Host: to.host, Doubts: true, At: now})
 			}
 		}
 	}
@@ -65,7 +66,7 @@ func (l *Lane) tellShard(m any) { l.tellAbout(l.spec.Shard, m) }
 
 // tellAbout tells a shard's actor something about its hosts. One that was replaced under its name is not told: its doubts
 // would be settled by its successor, who never had them.
-func (l *Lane) tellAbout(sh *Shard, m any) {
+func (l *Lane) tellAbout(sh *shard.Shard, m any) {
 	if sh != l.spec.Shard && sh.Name == l.spec.Shard.Name {
 		return
 	}
@@ -86,11 +87,11 @@ func (l *Lane) tellLost(m *backend.Lost) {
 		l.paid(mem.creditor(true))
 	}
 	if !mem.connected { // the shard does not know that it was there
-		l.tellAbout(mem.shard, &ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
+		l.tellAbout(mem.shard, &shard.ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
 		return
 	}
 	mem.connected = false
-	l.tellAbout(mem.shard, &HostLost{Host: host, Backend: m.Backend.ID, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
+	l.tellAbout(mem.shard, &shard.HostLost{Host: host, Backend: m.Backend.ID, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
 }
 
 func (l *Lane) hinted(m *backend.Hinted) {
@@ -99,5 +100,5 @@ func (l *Lane) hinted(m *backend.Hinted) {
 		return
 	}
 	l.paid(mem.creditor(false))
-	l.tellAbout(mem.shard, &Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
+	l.tellAbout(mem.shard, &shard.Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
 }

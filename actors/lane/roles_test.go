@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"io"
@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
-	"fencepost/actors/shard/pool"
 	"fencepost/internal/fakepg"
 )
 
@@ -38,7 +39,7 @@ func TestAViewIsSeenWithoutWord(t *testing.T) {
 		p.give(b, pool.Clean)
 		r.settle()
 		r.hosts[hostB].server.SetIdentity(primary(2))
-		r.publishQuietly(func(v *View) { v.Elected, v.Floor = hostB, 2 })
+		r.publishQuietly(func(v *shard.View) { v.Elected, v.Floor = hostB, 2 })
 		p.ask()
 		r.served(hostB, p)
 	})
@@ -51,7 +52,7 @@ func TestWaitersFollowTheElection(t *testing.T) {
 		r.spec = r.newSpec(1)
 		w := r.with(ReadWrite)
 		x, y := r.with(PreferStandby), r.with(PreferStandby)
-		r.publish(func(v *View) { v.Standbys = []string{hostB} })
+		r.publish(func(v *shard.View) { v.Standbys = []string{hostB} })
 		r.hosts[hostB].server.SetFaults(fakepg.Faults{LoginDelay: time.Hour})
 		r.hosts[hostB].server.KillIdle(0)
 		r.hosts[hostA].server.SetFaults(fakepg.Faults{LoginDelay: time.Hour})
@@ -121,7 +122,7 @@ func TestLeavingCrossesAnElection(t *testing.T) {
 				first.ask()
 				all := r.waits(ReadWrite, 3)
 				leave(r, all[0]) // before
-				r.publishQuietly(func(v *View) { v.Elected = hostA })
+				r.publishQuietly(func(v *shard.View) { v.Elected = hostA })
 				leave(r, first) // with
 				r.settle()
 				r.crossed(first)
@@ -149,11 +150,11 @@ func TestSuperseded(t *testing.T) {
 	for name, between := range map[string]func(r *roles){
 		"at once":           func(*roles) {},
 		"after nobody was":  func(r *roles) { r.elect("") },
-		"after some nobody": func(r *roles) { r.elect(""); r.publish(func(v *View) { v.State = health.Unhealthy }) },
+		"after some nobody": func(r *roles) { r.elect(""); r.publish(func(v *shard.View) { v.State = health.Unhealthy }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRoles(t, 1, func(r *roles) {
-				r.publish(func(v *View) { v.Standbys = nil })
+				r.publish(func(v *shard.View) { v.Standbys = nil })
 				w, b := r.holding(ReadWrite)
 				read, rb := r.holding(Any)
 				idle, ib := r.holding(ReadWrite)
@@ -196,7 +197,7 @@ func TestFloorRises(t *testing.T) {
 		other, yb := r.holding(ReadWrite) // takes the idle one
 		other.give(yb, pool.Clean)
 		r.settle()
-		r.publish(func(v *View) { v.Floor = 2 })
+		r.publish(func(v *shard.View) { v.Floor = 2 })
 		if m := get(r.rig, old.cut); m.Backend != ob {
 			t.Errorf("%+v", m)
 		}
@@ -218,7 +219,7 @@ func TestFloorRisesWithoutAPrimary(t *testing.T) {
 		p, _ := r.holding(ReadWrite)
 		r.elect("")
 		none(r.rig, p.cut, time.Second)
-		r.publish(func(v *View) { v.Floor = 2 })
+		r.publish(func(v *shard.View) { v.Floor = 2 })
 		get(r.rig, p.cut)
 	})
 }
@@ -229,9 +230,9 @@ func TestFailoverClosesTheOldPrimarysConnections(t *testing.T) {
 		p, b := r.holding(ReadWrite)
 		idle, ib := r.holding(ReadWrite)
 		idle.give(ib, pool.Clean)
-		r.publish(func(v *View) { v.State = health.Unhealthy })
+		r.publish(func(v *shard.View) { v.State = health.Unhealthy })
 		none(r.rig, p.cut, 0)
-		r.publish(func(v *View) { v.State = health.Failover })
+		r.publish(func(v *shard.View) { v.State = health.Failover })
 		get(r.rig, p.cut)
 		p.give(b, pool.Broken)
 		r.settle()
@@ -240,7 +241,7 @@ func TestFailoverClosesTheOldPrimarysConnections(t *testing.T) {
 		}
 		p.ask()
 		b = p.take()
-		r.publish(func(v *View) { v.Standbys = nil })
+		r.publish(func(v *shard.View) { v.Standbys = nil })
 		none(r.rig, p.cut, 0)
 		r.elect("") // in Failover it is given up for good
 		get(r.rig, p.cut)
@@ -264,7 +265,7 @@ func TestWorthOfAProof(t *testing.T) {
 		proof    *backend.Proof
 		void     bool
 		shadowed bool
-		change   func(v *View)
+		change   func(v *shard.View)
 		mode     FenceMode
 		doubt    time.Duration // how long behind the proof's question it rose; 0: there is none
 		stale    bool          // another view was published meanwhile
@@ -280,37 +281,37 @@ func TestWorthOfAProof(t *testing.T) {
 		"above the floor":          {proof: proof(func(p *backend.Proof) { p.Timeline = 6 }), want: worthGrant, asked: worthGrant},
 		"another cluster":          {proof: proof(func(p *backend.Proof) { p.SystemID++ }), want: worthNothing, asked: worthNothing},
 		"cluster not known":        {proof: proof(func(p *backend.Proof) { p.SystemID = 0 }), want: worthGrant, asked: worthGrant},
-		"shard's not known":        {proof: good, change: func(v *View) { v.SystemID = 0 }, want: worthGrant, asked: worthGrant},
+		"shard's not known":        {proof: good, change: func(v *shard.View) { v.SystemID = 0 }, want: worthGrant, asked: worthGrant},
 		"doubt before":             {proof: good, doubt: -1, want: worthGrant, asked: worthGrant},
 		"doubt with it":            {proof: together, doubt: time.Second, want: worthFence, asked: worthFence},
 		"void":                     {proof: good, void: true, want: worthFence, asked: worthFence},
 		"void, below the floor":    {proof: proof(func(p *backend.Proof) { p.Timeline = 4 }), void: true, want: worthNothing, asked: worthNothing},
 		"shadowed":                 {proof: good, shadowed: true, want: worthFence, asked: worthGrant},
 		"doubt after":              {proof: good, doubt: time.Second, want: worthFence, asked: worthFence},
-		"another host":             {proof: good, change: func(v *View) { v.Elected = hostB }, want: worthNothing, asked: worthNothing},
-		"nobody":                   {proof: good, change: func(v *View) { v.Elected = "" }, want: worthNothing, asked: worthNothing},
+		"another host":             {proof: good, change: func(v *shard.View) { v.Elected = hostB }, want: worthNothing, asked: worthNothing},
+		"nobody":                   {proof: good, change: func(v *shard.View) { v.Elected = "" }, want: worthNothing, asked: worthNothing},
 		"another view":             {proof: good, stale: true, want: worthFence, asked: worthFence},
 		"always":                   {proof: good, mode: FenceAlways, want: worthFence, asked: worthGrant},
 		"always, below":            {proof: proof(func(p *backend.Proof) { p.Timeline = 4 }), mode: FenceAlways, want: worthNothing, asked: worthNothing},
-		"no timelines":             {proof: proof(func(p *backend.Proof) { p.NoTimelines, p.Timeline, p.SystemID = true, 0, 0 }), change: func(v *View) { v.NoTimelines, v.Floor = true, 0 }, want: worthFence, asked: worthGrant},
-		"no timelines, floor":      {proof: proof(func(p *backend.Proof) { p.NoTimelines, p.Timeline, p.SystemID = true, 0, 0 }), change: func(v *View) { v.NoTimelines = true }, want: worthFence, asked: worthGrant},
+		"no timelines":             {proof: proof(func(p *backend.Proof) { p.NoTimelines, p.Timeline, p.SystemID = true, 0, 0 }), change: func(v *shard.View) { v.NoTimelines, v.Floor = true, 0 }, want: worthFence, asked: worthGrant},
+		"no timelines, floor":      {proof: proof(func(p *backend.Proof) { p.NoTimelines, p.Timeline, p.SystemID = true, 0, 0 }), change: func(v *shard.View) { v.NoTimelines = true }, want: worthFence, asked: worthGrant},
 		"off":                      {proof: good, mode: FenceOff, want: worthGrant, asked: worthGrant},
 		"off, none":                {mode: FenceOff, want: worthGrant, asked: worthGrant},
 		"off, in doubt":            {proof: good, mode: FenceOff, doubt: time.Second, want: worthGrant, asked: worthGrant},
 		"off, below the floor":     {proof: proof(func(p *backend.Proof) { p.Timeline = 4 }), mode: FenceOff, want: worthNothing, asked: worthNothing},
 		"off, another cluster":     {proof: proof(func(p *backend.Proof) { p.SystemID++ }), mode: FenceOff, want: worthNothing, asked: worthNothing},
-		"off, another host":        {proof: good, mode: FenceOff, change: func(v *View) { v.Elected = hostB }, want: worthNothing, asked: worthNothing},
-		"off, no timelines, doubt": {proof: proof(func(p *backend.Proof) { p.NoTimelines, p.Timeline = true, 0 }), mode: FenceOff, doubt: 1, change: func(v *View) { v.NoTimelines = true }, want: worthGrant, asked: worthGrant},
+		"off, another host":        {proof: good, mode: FenceOff, change: func(v *shard.View) { v.Elected = hostB }, want: worthNothing, asked: worthNothing},
+		"off, no timelines, doubt": {proof: proof(func(p *backend.Proof) { p.NoTimelines, p.Timeline = true, 0 }), mode: FenceOff, doubt: 1, change: func(v *shard.View) { v.NoTimelines = true }, want: worthGrant, asked: worthGrant},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sh := NewShard("main")
-			l := &Lane{spec: &PoolSpec{Shard: sh, Fence: tc.mode}, view: &View{Elected: hostA, Floor: 5, SystemID: id}}
+			sh := shard.NewShard("main")
+			l := &Lane{spec: &PoolSpec{Shard: sh, Fence: tc.mode}, view: &shard.View{Elected: hostA, Floor: 5, SystemID: id}}
 			if tc.change != nil {
 				tc.change(l.view)
 			}
 			sh.Publish(l.view)
 			if tc.stale {
-				sh.Publish(&View{})
+				sh.Publish(&shard.View{})
 			}
 			if tc.doubt != 0 {
 				sh.Doubted(true, now.Add(tc.doubt))
@@ -334,7 +335,7 @@ func TestWorthOfAProof(t *testing.T) {
 func TestElectionKeepsTheOrderOfFences(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
 		r.spec = r.newSpec(1)
-		r.publish(func(v *View) { v.Standbys = []string{hostB} })
+		r.publish(func(v *shard.View) { v.Standbys = []string{hostB} })
 		s, b := r.holding(Standby)
 		s.give(b, pool.Clean)
 		p, _ := r.fencing()
@@ -347,13 +348,13 @@ func TestElectionKeepsTheOrderOfFences(t *testing.T) {
 // An election closes no connection to a standby.
 func TestStandbysKeepTheirConnections(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
-		r.publish(func(v *View) { v.Standbys = []string{hostC} })
+		r.publish(func(v *shard.View) { v.Standbys = []string{hostC} })
 		s, b := r.holding(Standby)
 		s.give(b, pool.Clean)
 		r.settle()
 		r.elect("")
 		r.promote(hostB)
-		r.publish(func(v *View) { v.State = health.Failover })
+		r.publish(func(v *shard.View) { v.State = health.Failover })
 		s.ask()
 		if s.take() != b {
 			t.Error("another connection")

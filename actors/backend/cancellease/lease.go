@@ -1,4 +1,4 @@
-// Package lease says when a backend for which cancels were sent may be handed on. It is pure.
+// Package cancellease says when a backend for which cancels were sent may be handed on. It is pure.
 //
 // PostgreSQL's cancel names a server process, not a statement: one that is still on its way when its backend has gone to
 // the next client cancels that client's statement. So a cancel takes a lease on the backend before a byte of it leaves,
@@ -12,7 +12,7 @@
 //
 // Leases are counted, so that two stack. A spoiled backend is never handed on again: it is closed as soon as nobody holds
 // it. A lease belongs to the holder it was taken for: when that holder has left the backend no packet leaves any more.
-package lease
+package cancellease
 
 import (
 	"fmt"

@@ -1,10 +1,11 @@
-package shard
+package lane
 
 import (
 	"testing"
 	"time"
 
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/internal/fakepg"
 	"fencepost/pgerr"
 	"fencepost/role"
@@ -64,13 +65,13 @@ func TestWhenFencesAreAsked(t *testing.T) {
 		r.settle()
 		again(3)
 		fences(6)
-		if seen := toldOf[*Observed](r); len(seen) != 3 { // while in doubt each is news, afterwards not so soon again
+		if seen := toldOf[*shard.Observed](r); len(seen) != 3 { // while in doubt each is news, afterwards not so soon again
 			t.Errorf("the shard was told %+v", seen)
 		}
 		time.Sleep(newsEvery)
 		again(3)
 		fences(9)
-		if seen := toldOf[*Observed](r); len(seen) != 4 || seen[3].Observation.Verdict != role.Writable || seen[3].Observation.Host != hostA {
+		if seen := toldOf[*shard.Observed](r); len(seen) != 4 || seen[3].Observation.Verdict != role.Writable || seen[3].Observation.Host != hostA {
 			t.Errorf("the shard was told %+v", seen)
 		}
 		if n := r.row(0, key).Stats.Fences[FenceOK]; n != 9 {
@@ -162,7 +163,7 @@ func TestUnansweredFence(t *testing.T) {
 		if r.state(hostA, pool.Leased) != 0 {
 			t.Error("the backend is still leased")
 		}
-		for _, m := range toldOf[*HostLost](r) {
+		for _, m := range toldOf[*shard.HostLost](r) {
 			if !m.Expected {
 				t.Errorf("it counts as a loss: %+v", m)
 			}
@@ -197,8 +198,8 @@ func TestUnansweredFenceWithoutADeadline(t *testing.T) {
 func TestFenceIsAskedAgain(t *testing.T) {
 	for name, change := range map[string]func(r *roles){
 		"doubt":             func(r *roles) { r.doubt() },
-		"view":              func(r *roles) { r.publish(func(v *View) { v.Floor-- }) },
-		"view without word": func(r *roles) { r.publishQuietly(func(v *View) { v.Floor-- }) },
+		"view":              func(r *roles) { r.publish(func(v *shard.View) { v.Floor-- }) },
+		"view without word": func(r *roles) { r.publishQuietly(func(v *shard.View) { v.Floor-- }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRoles(t, 1, func(r *roles) {
@@ -334,8 +335,8 @@ func TestControlDuringAFence(t *testing.T) {
 // A server that lets everybody in and never is what it should be is not dialled without end.
 func TestUnfitServersAreNotDialledWithoutEnd(t *testing.T) {
 	for name, spoil := range map[string]func(r *roles){
-		"below the floor": func(r *roles) { r.publish(func(v *View) { v.Floor = 2 }) },
-		"another cluster": func(r *roles) { r.publish(func(v *View) { v.SystemID = 1 }) },
+		"below the floor": func(r *roles) { r.publish(func(v *shard.View) { v.Floor = 2 }) },
+		"another cluster": func(r *roles) { r.publish(func(v *shard.View) { v.SystemID = 1 }) },
 		"in recovery":     func(r *roles) { r.hosts[hostA].server.SetIdentity(standby(1)) },
 		"fences fail": func(r *roles) {
 			r.spec.Fence = FenceAlways
@@ -371,7 +372,7 @@ func TestUnfitServersAreNotDialledWithoutEnd(t *testing.T) {
 				}
 				r.hosts[hostA].server.SetFaults(fakepg.Faults{})
 				r.hosts[hostA].server.SetIdentity(primary(2))
-				r.publish(func(v *View) { v.SystemID = fakepg.Ordinary().SystemID })
+				r.publish(func(v *shard.View) { v.SystemID = fakepg.Ordinary().SystemID })
 				began := time.Now()
 				for _, p := range all {
 					p.ask()

@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"context"
@@ -12,8 +12,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
-	"fencepost/actors/shard/pool"
 	"fencepost/internal/fakepg"
 	"fencepost/internal/fakepg/fakedial"
 	"fencepost/role"
@@ -113,7 +114,7 @@ func standby(timeline uint32) fakepg.Identity {
 type roles struct {
 	*rig
 	hosts map[string]*fakeHost
-	view  View
+	view  shard.View
 
 	mu     sync.Mutex // guards what follows
 	told   []any
@@ -137,32 +138,32 @@ func inRoles(t *testing.T, loops int, f func(r *roles)) {
 	bubble(t, loops, func(base *rig) {
 		r := &roles{rig: base, counts: map[string]int{}, hosts: map[string]*fakeHost{
 			hostA: newFakeHost(1, primary(1)), hostB: newFakeHost(2, standby(1)), hostC: newFakeHost(3, standby(1))}}
-		r.shard = NewShard("main")
+		r.shard = shard.NewShard("main")
 		r.spec = r.newSpec(4)
 		r.deps.Backend.Dialer = r
 		pid := r.system.Root.Spawn(actor.PropsFromFunc(r.listen))
 		r.deps.ShardOf = func(string) *actor.PID { return pid }
 		r.after = r.checkEnd
-		r.view = View{Elected: hostA, Floor: 1, SystemID: fakepg.Ordinary().SystemID, State: health.Healthy, Standbys: []string{hostB, hostC}}
-		r.publish(func(*View) {})
+		r.view = shard.View{Elected: hostA, Floor: 1, SystemID: fakepg.Ordinary().SystemID, State: health.Healthy, Standbys: []string{hostB, hostC}}
+		r.publish(func(*shard.View) {})
 		f(r)
 	})
 }
 
 func (r *roles) listen(ctx actor.Context) { r.listenFor(r.shard, ctx) }
 
-func (r *roles) listenFor(sh *Shard, ctx actor.Context) {
+func (r *roles) listenFor(sh *shard.Shard, ctx actor.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch m := ctx.Message().(type) {
-	case *Connected:
+	case *shard.Connected:
 		r.counts[m.Host]++
-	case *HostLost:
+	case *shard.HostLost:
 		r.counts[m.Host]--
 	case *actor.Started, *actor.Stopping, *actor.Stopped:
 		return
 	}
-	if doubts(ctx.Message()) {
+	if shard.Doubts(ctx.Message()) {
 		if r.mute {
 			r.owing++
 		} else {
@@ -192,22 +193,22 @@ func (r *roles) checkEnd() {
 	if p, d := len(r.deps.Budgets.pools), len(r.deps.Budgets.databases); p+d != 0 {
 		r.t.Errorf("%d and %d budgets are left", p, d)
 	}
-	if n := r.shard.pending.Load(); n != int64(r.owing) {
+	if n := r.shard.Unsettled(); n != int64(r.owing) {
 		r.t.Errorf("%d doubts are pending, %d were not settled", n, r.owing)
 	}
 }
 
 // publish changes the view as the shard's actor does, and lets the lanes take it in.
-func (r *roles) publish(change func(v *View)) {
+func (r *roles) publish(change func(v *shard.View)) {
 	r.publishQuietly(change)
 	for _, l := range r.lanes {
-		r.system.Root.Send(l, &ViewChanged{Shard: r.shard})
+		r.system.Root.Send(l, &shard.ViewChanged{Shard: r.shard})
 	}
 	r.settle()
 }
 
 // publishQuietly leaves it to the lanes to notice.
-func (r *roles) publishQuietly(change func(v *View)) {
+func (r *roles) publishQuietly(change func(v *shard.View)) {
 	v := r.view
 	v.Standbys = slices.Clone(v.Standbys)
 	change(&v)
@@ -224,7 +225,7 @@ func (r *roles) publishQuietly(change func(v *View)) {
 func (r *roles) settle() { r.sleep(100 * latency) }
 
 // elect publishes another primary; "" for none.
-func (r *roles) elect(host string) { r.publish(func(v *View) { v.Elected = host }) }
+func (r *roles) elect(host string) { r.publish(func(v *shard.View) { v.Elected = host }) }
 
 // promote makes a host the primary on a new timeline, and the one before a standby of it.
 func (r *roles) promote(host string) {
@@ -233,7 +234,7 @@ func (r *roles) promote(host string) {
 	if old != "" && old != host {
 		r.hosts[old].server.SetIdentity(standby(r.view.Floor + 1))
 	}
-	r.publish(func(v *View) {
+	r.publish(func(v *shard.View) {
 		v.Floor++
 		v.Elected = host
 		v.Standbys = slices.DeleteFunc(v.Standbys, func(h string) bool { return h == host })
@@ -376,7 +377,7 @@ func (br *branch) fenced() (b *backend.Backend) {
 }
 
 // settleFor has an actor of its own for each shard, that settles doubts. told is how much it was told.
-func (r *roles) settleFor(shards map[string]*Shard) (told func(name string) int) {
+func (r *roles) settleFor(shards map[string]*shard.Shard) (told func(name string) int) {
 	pids, counts := map[string]*actor.PID{}, map[string]int{}
 	for name, sh := range shards {
 		pids[name] = r.system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {

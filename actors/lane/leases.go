@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
 	"fencepost/pgerr"
 )
 

@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"errors"
@@ -7,7 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/pgerr"
 	"fencepost/role"
 )
@@ -32,7 +33,7 @@ func (l *Lane) opened(m *backend.Opened) {
 	br, now := mem.br, l.loop.Now()
 	mem.known()
 	mem.connected = true
-	told := &Connected{Host: br.host, Backend: m.Backend.ID, At: now}
+	told := &shard.Connected{Host: br.host, Backend: m.Backend.ID, At: now}
 	if p := m.Backend.Proof(); p != nil {
 		o := p.Observation(role.Host(br.host), role.Fence, p.Asked, p.Answered)
 		told.Observation = &o
@@ -67,11 +68,11 @@ func (l *Lane) dialFailed(m *backend.DialFailed) {
 	if !m.Aborted {
 		l.stats.DialFailures++
 		l.deps.Log.Warn().Str("pool", l.name()).Str("host", br.host).Err(m.Err).Msg("server login failed")
-		doubts := !l.view.Static && br == l.write && mem.shard == l.spec.Shard && !aboutLogin(code)
+		doubts := !l.view.Static && br == l.write && mem.shard == l.spec.Shard && !shard.AboutLogin(code)
 		if doubts {
 			mem.shard.RaiseDoubt(now)
 		}
-		l.tellAbout(mem.shard, &ConnectFailed{Host: br.host, Code: code, Err: m.Err, Doubts: doubts, At: now})
+		l.tellAbout(mem.shard, &shard.ConnectFailed{Host: br.host, Code: code, Err: m.Err, Doubts: doubts, At: now})
 		br.refusal, br.rejected = m.Err, m.Rejected && !startingUp(m.Err)
 		if br.rejected {
 			l.refuseLogins(func(a *login) bool { return a.at == br }, m.Err)

@@ -1,10 +1,11 @@
-package shard
+package lane
 
 import (
 	"math/rand/v2"
 	"slices"
 
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 )
 
 // aim is the branch a checkout waits in: by its target, the view, and who has least to do.
@@ -30,10 +31,10 @@ func (l *Lane) aim(t Target) *branch {
 		return l.write
 	}
 	switch v.Balance {
-	case RoundRobin:
+	case shard.RoundRobin:
 		l.next++
 		return host(l.next % n)
-	case Random:
+	case shard.Random:
 		return host(rand.IntN(n))
 	}
 	best := host(0)

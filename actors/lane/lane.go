@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"fmt"
@@ -8,8 +8,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/backend/lease"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/eventloop"
 	"fencepost/pgerr"
 )
@@ -50,10 +51,10 @@ type Lane struct {
 	ctx      actor.Context // valid during Receive
 	root     *actor.RootContext
 	self     *actor.PID
-	view     *View     // the one that is acted on; see sync
-	branches []*branch // one a host, the primary's first as a rule
-	home     *branch   // who has no host
-	write    *branch   // the elected host's, or home
+	view     *shard.View // the one that is acted on; see sync
+	branches []*branch   // one a host, the primary's first as a rule
+	home     *branch     // who has no host
+	write    *branch     // the elected host's, or home
 	welcomes *welcomes
 
 	clients  int
@@ -139,7 +140,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.cancel(m)
 	case *backend.CancelEnded:
 		l.stats.Cancels[m.Outcome]++
-		if m.Outcome != lease.Dropped {
+		if m.Outcome != cancellease.Dropped {
 			l.stats.CancelLease.Observe(m.Took)
 		}
 	case *backend.Opened:
@@ -220,7 +221,7 @@ func (l *Lane) start() {
 	l.root, l.self = l.ctx.ActorSystem().Root, l.ctx.Self()
 	l.welcomes = l.deps.Budgets.welcome(l.key)
 	l.timer.Fire = func() { l.root.Send(l.self, tick{}) }
-	l.view = &View{} // nobody yet: sync goes from here to what is published
+	l.view = &shard.View{} // nobody yet: sync goes from here to what is published
 	l.home = l.newBranch("")
 	l.home.follow()
 	l.write = l.home
@@ -259,7 +260,7 @@ func (l *Lane) stop() {
 		br.machine.Shut()
 		br.members(func(m *member) {
 			if m.connected && !m.losing { // nothing more is heard of it
-				l.tellAbout(m.shard, &HostLost{Host: br.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
+				l.tellAbout(m.shard, &shard.HostLost{Host: br.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
 			}
 		})
 	})

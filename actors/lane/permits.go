@@ -1,9 +1,9 @@
-package shard
+package lane
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
 
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
 )
 
 // offer says that a permit of a budget has become free; giveUp asks for the permit of an idle backend of the budget.

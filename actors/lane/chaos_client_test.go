@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"io"
@@ -7,7 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
 	"fencepost/pgerr"
 )
 

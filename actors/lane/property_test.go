@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"fmt"
@@ -12,8 +12,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
-	"fencepost/actors/shard/pool"
 	"fencepost/internal/fakepg"
 	"fencepost/pgerr"
 )
@@ -27,7 +28,7 @@ type chaos struct {
 	rand    *rand.Rand
 	clients []*client // by id; guarded by roles.mu
 	holders map[*backend.Backend]*client
-	views   map[uint64]View // by epoch: the last of each
+	views   map[uint64]shard.View // by epoch: the last of each
 	gates   []func()
 	crashed time.Time
 	log     []string
@@ -191,7 +192,7 @@ func (w *chaos) change() {
 		}
 	case 6:
 		v.State = []health.State{health.Healthy, health.Unhealthy, health.Failover}[w.rand.IntN(3)]
-		v.Warm, v.Balance = w.rand.IntN(3), Balance(w.rand.IntN(3))
+		v.Warm, v.Balance = w.rand.IntN(3), shard.Balance(w.rand.IntN(3))
 		v.Refuse = w.rand.IntN(20) == 0
 		v.Candidates = nil
 		if v.Elected == "" && w.rand.IntN(2) == 0 {
@@ -216,7 +217,7 @@ func (w *chaos) change() {
 	}
 	w.views[next.Epoch] = next
 	w.mu.Unlock()
-	publish(func(old *View) { *old = v })
+	publish(func(old *shard.View) { *old = v })
 }
 
 // trouble happens to a server.
@@ -291,7 +292,7 @@ func (w *chaos) doubts() {
 		w.shard.Doubted(false, time.Now())
 	default:
 		w.shard.RaiseDoubt(time.Now())
-		w.system.Root.Send(w.deps.ShardOf("main"), &Hinted{Host: hostA, Doubts: true, At: time.Now()})
+		w.system.Root.Send(w.deps.ShardOf("main"), &shard.Hinted{Host: hostA, Doubts: true, At: time.Now()})
 	}
 }
 
@@ -362,7 +363,7 @@ func (w *chaos) examine() {
 		if b := c.backend; b != nil && c.target == ReadWrite && w.view.Elected != "" && b.Host() != w.view.Elected && w.err == nil {
 			w.err = fmt.Errorf("client %d still holds %s, elected is %s", c.id, b.Host(), w.view.Elected)
 		}
-		if b := c.backend; b != nil && c.target == ReadWrite && w.view.outdates(b.Proof()) && w.err == nil {
+		if b := c.backend; b != nil && c.target == ReadWrite && outdates(&w.view, b.Proof()) && w.err == nil {
 			w.err = fmt.Errorf("client %d still holds a backend on timeline %d, the floor is %d", c.id, b.Proof().Timeline, w.view.Floor)
 		}
 	}
@@ -439,7 +440,7 @@ func (w *chaos) calm() {
 	v.Standbys = []string{hostA, hostC}
 	w.views[v.Epoch] = v
 	w.mu.Unlock()
-	w.publish(func(old *View) { e := old.Epoch; *old = v; old.Epoch = e })
+	w.publish(func(old *shard.View) { e := old.Epoch; *old = v; old.Epoch = e })
 	for range 60 {
 		for id := range w.clients {
 			w.mu.Lock()
@@ -505,7 +506,7 @@ func TestLanesInRandomWorlds(t *testing.T) {
 	var grants, writes, superseded, refusals, spoiled int
 	for seed := range seeds {
 		inRoles(t, 2, func(r *roles) {
-			w := &chaos{roles: r, rand: rand.New(rand.NewPCG(seed, 3)), holders: map[*backend.Backend]*client{}, views: map[uint64]View{}}
+			w := &chaos{roles: r, rand: rand.New(rand.NewPCG(seed, 3)), holders: map[*backend.Backend]*client{}, views: map[uint64]shard.View{}}
 			w.views[r.view.Epoch] = r.view
 			w.spec = w.newSpec(1 + w.rand.IntN(4))
 			w.spec.WaitLimit, w.spec.Fence = waitLimit, FenceMode(w.rand.IntN(2))

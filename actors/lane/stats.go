@@ -1,10 +1,10 @@
-package shard
+package lane
 
 import (
 	"time"
 
-	"fencepost/actors/backend/lease"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/lane/pool"
 	"fencepost/metrics"
 )
 
@@ -20,9 +20,9 @@ type Stats struct {
 	Refused                            uint64 // checkouts refused at their deadline
 	Dials, DialFailures, Losses        uint64
 
-	Cancels      [lease.Outcomes]uint64 // by lease.Outcome
-	QueueCancels uint64                 // cancels of clients that were waiting for a backend
-	IdleCancels  uint64                 // cancels of clients that ran nothing
+	Cancels      [cancellease.Outcomes]uint64 // by cancellease.Outcome
+	QueueCancels uint64                       // cancels of clients that were waiting for a backend
+	IdleCancels  uint64                       // cancels of clients that ran nothing
 
 	Fences [FenceVerdicts]uint64 // by FenceVerdict
 

@@ -1,11 +1,12 @@
-package shard
+package lane
 
 import (
 	"testing"
 	"time"
 
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
-	"fencepost/actors/shard/pool"
 	"fencepost/internal/fakepg"
 )
 
@@ -13,31 +14,31 @@ import (
 func TestTargets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		target   Target
-		balance  Balance
+		balance  shard.Balance
 		standbys []string
 		elected  string
 		want     map[string]bool // the hosts that serve eight clients at a time, at least
 		only     bool            // each of the hosts has the same share
 	}{
-		"read-write":                      {ReadWrite, LeastWaiting, []string{hostB, hostC}, hostA, map[string]bool{hostA: true}, true},
-		"standby, least waiting":          {Standby, LeastWaiting, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, true},
-		"standby, round robin":            {Standby, RoundRobin, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, true},
-		"standby, random":                 {Standby, Random, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, false},
-		"standby, no primary":             {Standby, LeastWaiting, []string{hostC}, "", map[string]bool{hostC: true}, true},
-		"prefer-standby, least waiting":   {PreferStandby, LeastWaiting, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, true},
-		"prefer-standby, round robin":     {PreferStandby, RoundRobin, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, true},
-		"prefer-standby, random":          {PreferStandby, Random, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, false},
-		"prefer-standby without standbys": {PreferStandby, RoundRobin, nil, hostA, map[string]bool{hostA: true}, true},
-		"any, least waiting":              {Any, LeastWaiting, []string{hostB}, hostA, map[string]bool{hostA: true, hostB: true}, true},
-		"any, round robin":                {Any, RoundRobin, []string{hostB}, hostA, map[string]bool{hostA: true, hostB: true}, true},
-		"any, random":                     {Any, Random, []string{hostB}, hostA, map[string]bool{hostA: true, hostB: true}, false},
-		"any without standbys":            {Any, Random, nil, hostA, map[string]bool{hostA: true}, true},
-		"any without a primary":           {Any, LeastWaiting, []string{hostB, hostC}, "", map[string]bool{hostB: true, hostC: true}, true},
+		"read-write":                      {ReadWrite, shard.LeastWaiting, []string{hostB, hostC}, hostA, map[string]bool{hostA: true}, true},
+		"standby, least waiting":          {Standby, shard.LeastWaiting, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, true},
+		"standby, round robin":            {Standby, shard.RoundRobin, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, true},
+		"standby, random":                 {Standby, shard.Random, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, false},
+		"standby, no primary":             {Standby, shard.LeastWaiting, []string{hostC}, "", map[string]bool{hostC: true}, true},
+		"prefer-standby, least waiting":   {PreferStandby, shard.LeastWaiting, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, true},
+		"prefer-standby, round robin":     {PreferStandby, shard.RoundRobin, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, true},
+		"prefer-standby, random":          {PreferStandby, shard.Random, []string{hostB, hostC}, hostA, map[string]bool{hostB: true, hostC: true}, false},
+		"prefer-standby without standbys": {PreferStandby, shard.RoundRobin, nil, hostA, map[string]bool{hostA: true}, true},
+		"any, least waiting":              {Any, shard.LeastWaiting, []string{hostB}, hostA, map[string]bool{hostA: true, hostB: true}, true},
+		"any, round robin":                {Any, shard.RoundRobin, []string{hostB}, hostA, map[string]bool{hostA: true, hostB: true}, true},
+		"any, random":                     {Any, shard.Random, []string{hostB}, hostA, map[string]bool{hostA: true, hostB: true}, false},
+		"any without standbys":            {Any, shard.Random, nil, hostA, map[string]bool{hostA: true}, true},
+		"any without a primary":           {Any, shard.LeastWaiting, []string{hostB, hostC}, "", map[string]bool{hostB: true, hostC: true}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRoles(t, 1, func(r *roles) {
 				r.spec = r.newSpec(8)
-				r.publish(func(v *View) { v.Elected, v.Standbys, v.Balance = tc.elected, tc.standbys, tc.balance })
+				r.publish(func(v *shard.View) { v.Elected, v.Standbys, v.Balance = tc.elected, tc.standbys, tc.balance })
 				seen := map[string]int{}
 				for range 8 {
 					_, b := r.holding(tc.target)
@@ -57,18 +58,18 @@ func TestTargets(t *testing.T) {
 func TestNoStandby(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
 		p := r.with(Standby)
-		r.publish(func(v *View) { v.Standbys, v.NoReads = nil, "they are away" })
+		r.publish(func(v *shard.View) { v.Standbys, v.NoReads = nil, "they are away" })
 		p.ask()
 		e := get(r.rig, p.denied).Err
 		if e.Code != "57P03" || e.Detail != "they are away" {
 			t.Errorf("refused with %v (%s)", e, e.Detail)
 		}
-		if n := len(toldOf[*Waiting](r)); n != 0 {
+		if n := len(toldOf[*shard.Waiting](r)); n != 0 {
 			t.Errorf("the shard was told %d times that a write waits", n)
 		}
 		p.ask()
 		none(r.rig, p.granted, time.Second)
-		r.publish(func(v *View) { v.Standbys = []string{hostC} })
+		r.publish(func(v *shard.View) { v.Standbys = []string{hostC} })
 		r.served(hostC, p)
 	})
 }
@@ -79,7 +80,7 @@ func TestStandbyVanishes(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
 		r.spec = r.newSpec(1)
 		s, f, a := r.with(Standby), r.with(PreferStandby), r.with(Any)
-		r.publish(func(v *View) { v.Standbys = []string{hostB} })
+		r.publish(func(v *shard.View) { v.Standbys = []string{hostB} })
 		r.hosts[hostB].server.SetFaults(fakepg.Faults{LoginDelay: time.Hour})
 		r.hosts[hostB].server.KillIdle(0)
 		r.hosts[hostA].server.SetFaults(fakepg.Faults{LoginDelay: time.Hour})
@@ -89,12 +90,12 @@ func TestStandbyVanishes(t *testing.T) {
 			p.ask()
 			r.settle()
 		}
-		r.publish(func(v *View) { v.Standbys = []string{hostC} })
+		r.publish(func(v *shard.View) { v.Standbys = []string{hostC} })
 		r.served(hostC, s, f)
 		none(r.rig, a.granted, 0)
 		s.ask()
 		b := s.take()
-		r.publish(func(v *View) { v.Standbys = nil })
+		r.publish(func(v *shard.View) { v.Standbys = nil })
 		none(r.rig, s.cut, 0)
 		s.give(b, pool.Clean)
 		f.ask()
@@ -110,7 +111,7 @@ func TestStandbyVanishes(t *testing.T) {
 func TestWarmStandby(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
 		r.spec.Limits.IdleTimeout = time.Second
-		r.publish(func(v *View) { v.Warm = 3 })
+		r.publish(func(v *shard.View) { v.Warm = 3 })
 		all := append([]*probe{r.with(ReadWrite)}, r.waits(ReadWrite, 2)...)
 		for _, p := range all[1:] {
 			p.give(p.take(), pool.Clean)
@@ -119,7 +120,7 @@ func TestWarmStandby(t *testing.T) {
 		if r.hosts[hostB].server.Open()+r.hosts[hostC].server.Open() != 0 {
 			t.Error("connections are kept warm while the shard is healthy")
 		}
-		r.publish(func(v *View) { v.State = health.Unhealthy })
+		r.publish(func(v *shard.View) { v.State = health.Unhealthy })
 		r.sleep(5 * time.Second)
 		if b, c := r.hosts[hostB].server.Open(), r.hosts[hostC].server.Open(); b != 3 || c != 0 || r.hosts[hostB].server.Logins() != 3 {
 			t.Errorf("%d connections to the first standby after %d logins, %d to the other", b, r.hosts[hostB].server.Logins(), c)
@@ -142,7 +143,7 @@ func TestWarmStandby(t *testing.T) {
 		if n := r.hosts[hostC].server.Open(); n != 3 {
 			t.Errorf("%d connections to the standby that is the first now", n)
 		}
-		r.publish(func(v *View) { v.State = health.Healthy })
+		r.publish(func(v *shard.View) { v.State = health.Healthy })
 		r.sleep(5 * time.Second)
 		if n := r.hosts[hostC].server.Open(); n != 0 {
 			t.Errorf("%d connections are still warm", n)
@@ -221,9 +222,9 @@ func TestLogins(t *testing.T) {
 
 // A login for standbys finds one whatever the way to spread them, and follows the view while it waits.
 func TestLoginsToStandbys(t *testing.T) {
-	for _, balance := range []Balance{LeastWaiting, RoundRobin, Random} {
+	for _, balance := range []shard.Balance{shard.LeastWaiting, shard.RoundRobin, shard.Random} {
 		inRoles(t, 1, func(r *roles) {
-			r.publish(func(v *View) { v.Balance = balance })
+			r.publish(func(v *shard.View) { v.Balance = balance })
 			for _, h := range []string{hostB, hostC} {
 				r.hosts[h].server.SetFaults(unreachable)
 			}
@@ -234,10 +235,10 @@ func TestLoginsToStandbys(t *testing.T) {
 			if n := r.hosts[hostB].server.Logins() + r.hosts[hostC].server.Logins(); n < 3 {
 				t.Errorf("balance %d: %d logins in three seconds", balance, n)
 			}
-			r.publish(func(v *View) { v.Standbys = nil })
+			r.publish(func(v *shard.View) { v.Standbys = nil })
 			none(r.rig, p.attached, 3*time.Second)
 			r.hosts[hostC].server.SetFaults(fakepg.Faults{})
-			r.publish(func(v *View) { v.Standbys = []string{hostC} })
+			r.publish(func(v *shard.View) { v.Standbys = []string{hostC} })
 			began := time.Now()
 			get(r.rig, p.attached)
 			if took := time.Since(began); took > 1200*time.Millisecond {
@@ -252,7 +253,7 @@ func TestLoginsToStandbys(t *testing.T) {
 func TestLoginAfterAPromotion(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
 		r.elect("")
-		r.publish(func(v *View) { v.Standbys = []string{hostB} })
+		r.publish(func(v *shard.View) { v.Standbys = []string{hostB} })
 		s, b := r.holding(Standby)
 		s.give(b, pool.Clean)
 		w := r.deps.Budgets.welcome(key)
@@ -276,14 +277,14 @@ func TestLoginAfterAPromotion(t *testing.T) {
 // failover_policy = refuse: without a primary, and in Failover, writes and logins for them are refused at once, those
 // included that wait when it comes to that. Reads are not.
 func TestRefuse(t *testing.T) {
-	for name, lose := range map[string]func(v *View){
-		"no primary": func(v *View) { v.Elected = "" },
-		"failover":   func(v *View) { v.State = health.Failover },
+	for name, lose := range map[string]func(v *shard.View){
+		"no primary": func(v *shard.View) { v.Elected = "" },
+		"failover":   func(v *shard.View) { v.State = health.Failover },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRoles(t, 1, func(r *roles) {
 				r.spec = r.newSpec(1)
-				r.publish(func(v *View) { v.Refuse = true })
+				r.publish(func(v *shard.View) { v.Refuse = true })
 				s := r.with(Standby)
 				p, b := r.holding(ReadWrite)
 				q := r.waits(ReadWrite, 1)[0]
@@ -322,13 +323,13 @@ func TestRefuse(t *testing.T) {
 				r.hosts[hostA].server.SetFaults(fakepg.Faults{})
 				r.sleep(2 * time.Second)
 				proven := false
-				for _, m := range toldOf[*Connected](r) {
+				for _, m := range toldOf[*shard.Connected](r) {
 					proven = proven || m.Host == hostA && m.At.After(r.view.Since.Add(time.Second)) && m.Observation != nil
 				}
 				if name == "failover" && !proven {
 					t.Error("nobody looks whether the primary is back")
 				}
-				r.publish(func(v *View) { v.Elected, v.State = hostA, health.Healthy })
+				r.publish(func(v *shard.View) { v.Elected, v.State = hostA, health.Healthy })
 				get(r.rig, q.denied)
 				q.ask()
 				r.served(hostA, q)
@@ -370,7 +371,7 @@ func TestTheShardIsToldThatAWriteWaits(t *testing.T) {
 		},
 		"a paused pool": func(r *roles, p *probe) bool { r.elect(""); r.control(0, Pause); r.settle(); p.ask(); return false },
 		"reads": func(r *roles, p *probe) bool {
-			r.publish(func(v *View) { v.Elected, v.Standbys = "", nil })
+			r.publish(func(v *shard.View) { v.Elected, v.Standbys = "", nil })
 			p.target = PreferStandby
 			p.ask()
 			return false
@@ -379,11 +380,11 @@ func TestTheShardIsToldThatAWriteWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inRoles(t, 1, func(r *roles) {
 				p := r.with(ReadWrite)
-				before := len(toldOf[*Waiting](r)) // of the login
+				before := len(toldOf[*shard.Waiting](r)) // of the login
 				told := prepare(r, p)
 				since := time.Now()
 				r.sleep(120 * time.Millisecond)
-				all := toldOf[*Waiting](r)[before:]
+				all := toldOf[*shard.Waiting](r)[before:]
 				if !told {
 					if len(all) > 0 {
 						t.Error("told")
@@ -394,7 +395,7 @@ func TestTheShardIsToldThatAWriteWaits(t *testing.T) {
 					t.Fatalf("not told after 120 ms: %v", all)
 				}
 				r.sleep(2 * time.Second)
-				if n := len(toldOf[*Waiting](r)) - before; n < 18 || n > 25 {
+				if n := len(toldOf[*shard.Waiting](r)) - before; n < 18 || n > 25 {
 					t.Errorf("told %d times in two seconds", n)
 				}
 			})
@@ -418,7 +419,7 @@ func TestConnectFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRoles(t, 1, func(r *roles) {
-				r.publish(func(v *View) { v.Standbys = []string{hostB} })
+				r.publish(func(v *shard.View) { v.Standbys = []string{hostB} })
 				p := r.with(tc.target)
 				p.ask()
 				p.give(p.take(), pool.Clean)
@@ -426,15 +427,15 @@ func TestConnectFailures(t *testing.T) {
 				tc.fail(r.hosts[tc.host].server)
 				r.hosts[tc.host].server.KillIdle(0)
 				r.settle()
-				risen := r.shard.risen.Load()
+				risen := r.shard.Risen()
 				r.setMute(true)
 				p.ask()
 				r.settle()
-				all := toldOf[*ConnectFailed](r)
+				all := toldOf[*shard.ConnectFailed](r)
 				if len(all) != 1 || all[0].Doubts != tc.doubts || all[0].Code != tc.code || all[0].Host != tc.host {
 					t.Fatalf("the shard was told %+v", all)
 				}
-				if rose := r.shard.risen.Load() > risen; rose != tc.doubts {
+				if rose := r.shard.Risen().After(risen); rose != tc.doubts {
 					t.Errorf("doubt rose: %v", rose)
 				}
 			})
@@ -447,14 +448,14 @@ func TestVanishedHostsAreForgotten(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
 		s, b := r.holding(Standby)
 		host := b.Host()
-		r.publish(func(v *View) { v.Standbys = nil })
+		r.publish(func(v *shard.View) { v.Standbys = nil })
 		r.sleep(3 * time.Second)
 		s.give(b, pool.Broken)
 		r.sleep(3 * time.Second)
 		if n := r.budgets(); n != 1 {
 			t.Errorf("%d budgets are left", n)
 		}
-		r.publish(func(v *View) { v.Standbys = []string{host} })
+		r.publish(func(v *shard.View) { v.Standbys = []string{host} })
 		s.ask()
 		if s.take().Host() != host {
 			t.Error("another host")
@@ -466,7 +467,7 @@ func TestVanishedHostsAreForgotten(t *testing.T) {
 func TestCandidates(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
 		p := r.with(ReadWrite)
-		r.publish(func(v *View) { v.Elected, v.Standbys, v.Candidates = "", nil, []string{hostB} })
+		r.publish(func(v *shard.View) { v.Elected, v.Standbys, v.Candidates = "", nil, []string{hostB} })
 		r.sleep(3 * time.Second)
 		if n := r.hosts[hostB].server.Logins(); n != 0 {
 			t.Errorf("%d logins although nobody waits", n)
@@ -478,7 +479,7 @@ func TestCandidates(t *testing.T) {
 		}
 		r.hosts[hostB].server.SetIdentity(primary(2))
 		r.sleep(1200 * time.Millisecond)
-		all := toldOf[*Connected](r)
+		all := toldOf[*shard.Connected](r)
 		if o := all[len(all)-1].Observation; o == nil || o.Timeline != 2 || o.Host != hostB {
 			t.Fatalf("the shard was told %+v", o)
 		}

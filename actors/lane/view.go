@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"slices"
@@ -6,8 +6,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
-	"fencepost/actors/shard/pool"
 )
 
 // sync acts on the shard's present view. Everything the lane does begins with it, so that nothing is granted or opened
@@ -18,7 +19,7 @@ import (
 func (l *Lane) sync(anew bool) {
 	old, v := l.view, l.spec.Shard.View()
 	l.view = v
-	if !anew && v.actsLike(old) {
+	if !anew && v.ActsLike(old) {
 		return
 	}
 	before := l.write
@@ -37,7 +38,7 @@ func (l *Lane) sync(anew bool) {
 		}
 	}
 	l.rejoin(moved)
-	l.branchOf(v.warmHost())
+	l.branchOf(v.WarmHost())
 	l.aimLogins()
 	l.look()
 	if l.refuses(ReadWrite) {
@@ -79,7 +80,7 @@ func (br *branch) unfence(which func(*member) bool) (taken []*Checkout) {
 // holders, who know what is under way; leases that only read are left alone. That is every backend to a host that was the
 // primary, when another one is elected or the shard gives it up (Failover); else those whose proof is no good under the view.
 // While nobody is elected connections stay. It returns who waited for a fence on one of them.
-func (l *Lane) supersede(old *View) (waiters []*Checkout) {
+func (l *Lane) supersede(old *shard.View) (waiters []*Checkout) {
 	v := l.view
 	if v.Static {
 		return nil // no roles any more
@@ -91,7 +92,7 @@ func (l *Lane) supersede(old *View) (waiters []*Checkout) {
 			br.endSessions(v.Why)
 		}
 		var outdated []*pool.Slot
-		void := func(m *member) bool { return all || v.outdates(m.known()) }
+		void := func(m *member) bool { return all || outdates(v, m.known()) }
 		br.members(func(m *member) {
 			if !void(m) {
 				return
@@ -211,7 +212,7 @@ func (l *Lane) tellWaiting() {
 	if now := l.loop.Now(); now.Sub(l.toldAt) >= busyTick/2 {
 		if since := l.oldestWrite(); !since.IsZero() {
 			l.toldAt = now
-			l.tellShard(&Waiting{Since: since})
+			l.tellShard(&shard.Waiting{Since: since})
 		}
 	}
 }
@@ -270,7 +271,7 @@ func (l *Lane) recount(to *actor.PID) {
 	l.each(func(br *branch) {
 		br.members(func(m *member) {
 			if m.connected && m.shard == l.spec.Shard {
-				l.root.Send(to, &Connected{Host: br.host, Backend: m.b.ID, At: l.loop.Now()})
+				l.root.Send(to, &shard.Connected{Host: br.host, Backend: m.b.ID, At: l.loop.Now()})
 			}
 		})
 	})

@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard/health"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/eventloop"
 	"fencepost/pgerr"
 )
@@ -37,7 +37,7 @@ type branch struct {
 // member is what a slot's Owner points to.
 type member struct {
 	br         *branch
-	shard      *Shard // it was opened for
+	shard      *shard.Shard // it was opened for
 	b          *backend.Backend
 	pid        *actor.PID
 	connected  bool // the shard was told of it, and not yet of its end
@@ -187,14 +187,6 @@ func (br *branch) opened() int {
 	return m.Size() - m.Count(pool.Dialling) - m.Count(pool.Closing)
 }
 
-// warmHost is the host that connections are kept to before it is elected; "" for none.
-func (v *View) warmHost() string {
-	if v.Static || v.Warm == 0 || v.State == health.Healthy || len(v.Standbys) == 0 {
-		return ""
-	}
-	return v.Standbys[0]
-}
-
 // setWarm keeps backends open although nobody has asked for one: for a login, one more than those that have not helped it;
 // to the standby that is likely to be promoted while the primary is in question; and one to a host that nobody else looks
 // at: a candidate while a write waits, and a primary whose clients are refused.
@@ -203,7 +195,7 @@ func (br *branch) setWarm() {
 	if slices.ContainsFunc(l.pending, func(a *login) bool { return a.at == br }) {
 		n = 1 + br.opened()
 	}
-	if br.host != "" && br.host == v.warmHost() {
+	if br.host != "" && br.host == v.WarmHost() {
 		n = max(n, v.Warm)
 	}
 	if br == l.write && l.refuses(ReadWrite) || slices.Contains(v.Candidates, br.host) && l.wanted() {

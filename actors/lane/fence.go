@@ -1,10 +1,11 @@
-package shard
+package lane
 
 import (
 	"time"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/pgerr"
 	"fencepost/role"
 )
@@ -53,7 +54,7 @@ func (l *Lane) weigh(m *member, asked bool) worth {
 func (l *Lane) value(c claim) worth {
 	v, p := l.view, c.proof
 	switch {
-	case !c.elected || v.outdates(c.known):
+	case !c.elected || outdates(v, c.known):
 		return worthNothing
 	case l.spec.Fence == FenceOff && (p == nil || p.NoTimelines || p.Timeline == 0 || p.Timeline >= v.Floor):
 		return worthGrant
@@ -79,7 +80,7 @@ func (l *Lane) value(c claim) worth {
 
 // outdates reports whether what a server said of itself rules out that it may write under the view, now and later: it is
 // on a timeline below the floor, or of another cluster. One in recovery may have been promoted since.
-func (v *View) outdates(p *backend.Proof) bool {
+func outdates(v *shard.View, p *backend.Proof) bool {
 	if p == nil {
 		return false
 	}
@@ -120,7 +121,7 @@ func (l *Lane) fenced(e *backend.Fenced) {
 	}
 	l.stats.FenceTime.Observe(e.Answered.Sub(e.Asked))
 	if p := e.Backend.Proof(); p != nil && m.br.news(m.shard, p) { // nil: what it said was made void behind the answer
-		l.tellAbout(m.shard, &Observed{Observation: p.Observation(role.Host(m.br.host), role.Fence, e.Asked, e.Answered)})
+		l.tellAbout(m.shard, &shard.Observed{Observation: p.Observation(role.Host(m.br.host), role.Fence, e.Asked, e.Answered)})
 	}
 	w := l.weigh(m, true)
 	if w == worthGrant && f.epoch != l.view.Epoch {
@@ -148,7 +149,7 @@ func (l *Lane) fenced(e *backend.Fenced) {
 const newsEvery = 100 * time.Millisecond
 
 // news reports whether the shard is to be told what a fence showed: everything but that the host still is what it was.
-func (br *branch) news(sh *Shard, p *backend.Proof) bool {
+func (br *branch) news(sh *shard.Shard, p *backend.Proof) bool {
 	_, doubted := sh.InDoubt()
 	same := !doubted && verdict(p) == FenceOK && p.Timeline == br.told.Timeline && p.SystemID == br.told.SystemID
 	if same && p.Asked.Sub(br.told.Asked) < newsEvery {

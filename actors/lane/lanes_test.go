@@ -1,11 +1,11 @@
-package shard
+package lane
 
 import (
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
 )
 
 // Two loops share a pool: never more connections than its size, and a lane that has none gets one although the other is

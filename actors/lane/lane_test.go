@@ -1,11 +1,11 @@
-package shard
+package lane
 
 import (
 	"testing"
 	"time"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
 	"fencepost/internal/fakepg"
 	"fencepost/pgerr"
 )

@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"runtime"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
 )
 
 // turner is a client that does nothing but take a connection and give it back, with messages that it uses again, as

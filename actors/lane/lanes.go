@@ -1,4 +1,10 @@
-package shard
+// Package lane holds the actors that hand out server connections: on every event loop one Lanes, and below it a Lane for
+// each pool (queues, leases, fences, backends).
+//
+//	Lanes (one per loop) -- Attach --> Lane (one per pool and loop) --> backends
+//
+// A lane executes what the pure machine in package pool decides, one machine per host, under the shard's view of the moment.
+package lane
 
 import (
 	"net/netip"
@@ -6,6 +12,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"fencepost/actors/shard"
 	"fencepost/eventloop"
 )
 
@@ -44,7 +51,7 @@ func (p *Lanes) Receive(ctx actor.Context) {
 		}
 	case *Ensure:
 		p.lane(ctx, m.Pool, m.Spec)
-	case *ViewChanged:
+	case *shard.ViewChanged:
 		for _, e := range p.lanes {
 			if e.lane.spec.Shard == m.Shard {
 				ctx.Send(e.pid, viewChanged{m.Recount})

@@ -1,4 +1,4 @@
-package shard
+package lane
 
 import (
 	"io"
@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/shard/pool"
+	"fencepost/actors/lane/pool"
+	"fencepost/actors/shard"
 	"fencepost/internal/fakepg"
 	"fencepost/pgerr"
 )
@@ -20,7 +21,7 @@ func TestLaneFailsWithFencesUnderWay(t *testing.T) {
 		p, release := r.fencing()
 		q := r.waits(ReadWrite, 1)[0]
 		s := r.with(Standby)
-		r.publish(func(v *View) { v.Standbys = nil })
+		r.publish(func(v *shard.View) { v.Standbys = nil })
 		s.ask()
 		r.settle()
 		r.setMute(true)
@@ -46,15 +47,15 @@ func TestLaneFailsWithFencesUnderWay(t *testing.T) {
 		for _, c := range []*probe{p, q, s} {
 			r.quiet(c)
 		}
-		lost, hints := toldOf[*HostLost](r), toldOf[*Hinted](r)
+		lost, hints := toldOf[*shard.HostLost](r), toldOf[*shard.Hinted](r)
 		doubts := len(hints)
 		for _, m := range lost {
 			if m.Doubts {
 				doubts++
 			}
 		}
-		if doubts != 2 || r.shard.pending.Load() != 2 {
-			t.Errorf("%d doubts were told, %d are pending", doubts, r.shard.pending.Load())
+		if doubts != 2 || r.shard.Unsettled() != 2 {
+			t.Errorf("%d doubts were told, %d are pending", doubts, r.shard.Unsettled())
 		}
 		for range doubts {
 			r.shard.Settle()
@@ -90,7 +91,7 @@ func TestLaneEndsOwingDoubts(t *testing.T) {
 			t.Error(err)
 		}
 		r.settle()
-		if n := r.shard.pending.Load(); n != 0 || len(toldOf[*HostLost](r)) != 2 || len(toldOf[*Hinted](r)) != 1 {
+		if n := r.shard.Unsettled(); n != 0 || len(toldOf[*shard.HostLost](r)) != 2 || len(toldOf[*shard.Hinted](r)) != 1 {
 			t.Errorf("%d doubts are pending", n)
 		}
 	})
@@ -105,10 +106,10 @@ func TestReloadToAnotherShard(t *testing.T) {
 		p, release := r.fencing()
 		q := r.waits(ReadWrite, 1)[0]
 		old := r.shard
-		next := NewShard("other")
-		next.Publish(&View{Epoch: r.view.Epoch, Elected: hostB, Floor: 1, SystemID: fakepg.Ordinary().SystemID, Standbys: []string{hostA}})
+		next := shard.NewShard("other")
+		next.Publish(&shard.View{Epoch: r.view.Epoch, Elected: hostB, Floor: 1, SystemID: fakepg.Ordinary().SystemID, Standbys: []string{hostA}})
 		r.hosts[hostB].server.SetIdentity(primary(1))
-		told := r.settleFor(map[string]*Shard{"main": old, "other": next})
+		told := r.settleFor(map[string]*shard.Shard{"main": old, "other": next})
 		spec := r.newSpec(1)
 		spec.Shard = next
 		r.reload(spec)
@@ -125,8 +126,8 @@ func TestReloadToAnotherShard(t *testing.T) {
 		if n := r.hosts[hostA].server.Open(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
-		if old.pending.Load() != 0 || next.pending.Load() != 0 {
-			t.Errorf("%d and %d doubts are pending", old.pending.Load(), next.pending.Load())
+		if old.Unsettled() != 0 || next.Unsettled() != 0 {
+			t.Errorf("%d and %d doubts are pending", old.Unsettled(), next.Unsettled())
 		}
 		if n := told("main"); n == 0 {
 			t.Error("the old shard was told nothing")
@@ -140,9 +141,9 @@ func TestReloadToASuccessor(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
 		p, held := r.holding(ReadWrite)
 		old := r.shard
-		next := NewShard("main")
-		next.Publish(&View{Epoch: 1, Elected: hostA, Floor: 1})
-		told := r.settleFor(map[string]*Shard{"main": next})
+		next := shard.NewShard("main")
+		next.Publish(&shard.View{Epoch: 1, Elected: hostA, Floor: 1})
+		told := r.settleFor(map[string]*shard.Shard{"main": next})
 		spec := r.newSpec(2)
 		spec.Shard = next
 		next.RaiseDoubt(time.Now())
@@ -155,8 +156,8 @@ func TestReloadToASuccessor(t *testing.T) {
 		r.hosts[hostA].server.Kill(held.Login().PID)
 		time.Sleep(10 * time.Millisecond) // from its last word to its end
 		r.settle()
-		if n := told("main"); n != 0 || next.pending.Load() != 1 || old.pending.Load() != 1 {
-			t.Errorf("told %d times, %d and %d doubts are pending", n, old.pending.Load(), next.pending.Load())
+		if n := told("main"); n != 0 || next.Unsettled() != 1 || old.Unsettled() != 1 {
+			t.Errorf("told %d times, %d and %d doubts are pending", n, old.Unsettled(), next.Unsettled())
 		}
 		next.Settle()
 		old.Settle()
@@ -269,7 +270,7 @@ func TestRecount(t *testing.T) {
 		clear(r.counts)
 		r.mu.Unlock()
 		for _, l := range r.lanes {
-			r.system.Root.Send(l, &ViewChanged{Shard: r.shard, Recount: r.deps.ShardOf("main")})
+			r.system.Root.Send(l, &shard.ViewChanged{Shard: r.shard, Recount: r.deps.ShardOf("main")})
 		}
 		r.settle()
 		r.mu.Lock()
