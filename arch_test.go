@@ -30,7 +30,7 @@ const (
 
 // pure packages decide and do nothing else: no clock, goroutine, random, I/O or log.
 var pure = []string{
-	"role", "actors/lane/pool", "actors/shard/election", "actors/shard/health",
+	"wire", "role", "actors/lane/pool", "actors/shard/election", "actors/shard/health",
 	"actors/backend/session", "actors/frontend/replay", "actors/backend/cancellease", "cluster/evidence",
 }
 
@@ -39,7 +39,7 @@ var order = [][]string{
 	{"pgerr"},
 	pure,
 	{"config", "metrics"},
-	{"eventloop", "wire"},
+	{"eventloop"},
 	{"auth"},
 	{"actors/monitor", "actors/backend", "cluster"},
 	{"actors/shard"},
@@ -126,7 +126,7 @@ func sources(t *testing.T) []source {
 // rules look at one file each and say what is wrong with it.
 var rules = map[string]func(source) []string{
 	"imports": checkImports, "purity": checkPurity, "actors": checkActors, "sqlstates": checkSQLSTATEs,
-	"size": checkSize,
+	"size": checkSize, "message types": checkMessageTypes,
 }
 
 func TestRules(t *testing.T) {
@@ -253,6 +253,29 @@ func checkSQLSTATEs(s source) (problems []string) {
 	return problems
 }
 
+// checkMessageTypes: where messages of the protocol are handled, bytes have names (wire/messages.go). A letter or digit is
+// left as such where it is text, which is compared by order.
+func checkMessageTypes(s source) (problems []string) {
+	if s.isTest() || !regexp.MustCompile(`^(actors/(frontend|backend|lane|monitor)|supervisor|internal/fakepg)(/|$)`).MatchString(s.dir()) {
+		return nil
+	}
+	text := map[ast.Expr]bool{}
+	ast.Inspect(s.ast, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			if n.Op != token.EQL && n.Op != token.NEQ {
+				text[n.X], text[n.Y] = true, true
+			}
+		case *ast.BasicLit:
+			if n.Kind == token.CHAR && !text[n] && regexp.MustCompile(`^'[A-Za-z0-9]'$`).MatchString(n.Value) {
+				problems = append(problems, fmt.Sprintf("%s: %s has a name in wire", s.at(n), n.Value))
+			}
+		}
+		return true
+	})
+	return problems
+}
+
 func checkSize(s source) []string {
 	if n := strings.Count(s.text, "\n"); n > maxLines {
 		return []string{fmt.Sprintf("%s has %d lines, more than %d", s.name, n, maxLines)}
@@ -289,6 +312,8 @@ func TestRulesSeeOffences(t *testing.T) {
 		{"actors", "admin/x.go", `package admin; import "github.com/asynkron/protoactor-go/remote"`},
 		{"actors", "admin/x.go", `package admin; import "github.com/asynkron/protoactor-go/actor"; func f(c actor.Context) { c.Stash() }`},
 		{"sqlstates", "wire/x.go", "package wire; const x = `57P01`"},
+		{"message types", "actors/lane/x.go", "package lane; func f(t byte) bool { return t == 'Q' }"},
+		{"message types", "actors/lane/x.go", "package lane; func f(t byte) { switch t { case 'Q': } }"},
 		{"size", "wire/x.go", "package wire" + strings.Repeat("\n", maxLines+1)},
 	} {
 		if problems := rules[c.rule](parse(t, c.name, c.text)); len(problems) != 1 {

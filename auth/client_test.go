@@ -29,7 +29,7 @@ type request struct {
 
 func parseRequest(t testing.TB, b []byte) request {
 	t.Helper()
-	if len(b) < 9 || b[0] != 'R' || int(binary.BigEndian.Uint32(b[1:])) != len(b)-1 {
+	if len(b) < 9 || b[0] != wire.MsgAuthentication || int(binary.BigEndian.Uint32(b[1:])) != len(b)-1 {
 		t.Fatalf("not one Authentication message: %q", b)
 	}
 	return request{binary.BigEndian.Uint32(b[5:]), b[9:]}
@@ -114,7 +114,7 @@ func shape(t testing.TB, transcript []byte) string {
 		n := 1 + int(binary.BigEndian.Uint32(transcript[1:]))
 		msg := transcript[:n]
 		transcript = transcript[n:]
-		if msg[0] != 'R' {
+		if msg[0] != wire.MsgAuthentication {
 			fmt.Fprintf(&s, "%q\n", msg)
 			continue
 		}

@@ -48,7 +48,7 @@ func serve(conn net.Conn, exchange func(user string) *Exchange) error {
 			return nil
 		}
 	}
-	if _, err := conn.Write(wire.AppendReadyForQuery(wire.AppendAuthenticationOk(out), 'I')); err != nil {
+	if _, err := conn.Write(wire.AppendReadyForQuery(wire.AppendAuthenticationOk(out), wire.TxIdle)); err != nil {
 		return err
 	}
 	_, _ = io.Copy(io.Discard, conn)
@@ -61,7 +61,7 @@ func readPassword(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(header[1:])
-	if header[0] != 'p' || n < 4 || n > 4+MaxMessage {
+	if header[0] != wire.MsgPasswordResponse || n < 4 || n > 4+MaxMessage {
 		return nil, errors.New("not a message of type 'p'")
 	}
 	body := make([]byte, n-4)

@@ -106,7 +106,7 @@ func (g *greeter) encryption(kind wire.Kind, rest []byte) {
 		g.refuse(pgerr.ProtocolViolation("repeated " + kind.String()))
 	default:
 		*asked = true
-		g.conn.Write([]byte{'N'})
+		g.conn.Write([]byte{wire.EncryptionRefused})
 	}
 }
 

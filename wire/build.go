@@ -30,24 +30,26 @@ func appendString(dst []byte, s string) []byte {
 }
 
 // AppendError appends an ErrorResponse with the fields S, V, C and M, and D and H where they are not empty.
-func AppendError(dst []byte, e *pgerr.Error) []byte { return appendReport(dst, 'E', e.Severity, e) }
+func AppendError(dst []byte, e *pgerr.Error) []byte {
+	return appendReport(dst, MsgErrorResponse, e.Severity, e)
+}
 
 // AppendNotice appends a NoticeResponse with the fields of AppendError, of severity NOTICE whatever e's is.
 func AppendNotice(dst []byte, e *pgerr.Error) []byte {
-	return appendReport(dst, 'N', pgerr.SeverityNotice, e)
+	return appendReport(dst, MsgNoticeResponse, pgerr.SeverityNotice, e)
 }
 
 func appendReport(dst []byte, typ byte, severity string, e *pgerr.Error) []byte {
 	dst, at := begin(dst, typ)
-	dst = appendField(dst, 'S', severity)
-	dst = appendField(dst, 'V', severity)
-	dst = appendField(dst, 'C', e.Code)
-	dst = appendField(dst, 'M', e.Message)
+	dst = appendField(dst, FieldLocalizedSeverity, severity)
+	dst = appendField(dst, FieldSeverity, severity)
+	dst = appendField(dst, FieldCode, e.Code)
+	dst = appendField(dst, FieldMessage, e.Message)
 	if e.Detail != "" {
-		dst = appendField(dst, 'D', e.Detail)
+		dst = appendField(dst, FieldDetail, e.Detail)
 	}
 	if e.Hint != "" {
-		dst = appendField(dst, 'H', e.Hint)
+		dst = appendField(dst, FieldHint, e.Hint)
 	}
 	return finish(append(dst, 0), at)
 }
@@ -56,20 +58,20 @@ func appendField(dst []byte, field byte, value string) []byte {
 	return appendString(append(dst, field), value)
 }
 
-// AppendReadyForQuery appends ReadyForQuery; status is 'I', 'T' or 'E'.
+// AppendReadyForQuery appends ReadyForQuery; status is TxIdle, TxOpen or TxFailed.
 func AppendReadyForQuery(dst []byte, status byte) []byte {
-	return append(dst, 'Z', 0, 0, 0, 5, status)
+	return append(dst, MsgReadyForQuery, 0, 0, 0, 5, status)
 }
 
 // AppendParameterStatus appends ParameterStatus.
 func AppendParameterStatus(dst []byte, name, value string) []byte {
-	dst, at := begin(dst, 'S')
+	dst, at := begin(dst, MsgParameterStatus)
 	return finish(appendString(appendString(dst, name), value), at)
 }
 
 // AppendBackendKeyData appends BackendKeyData. The secret has 4 bytes in protocol 3.0, 4 to 256 in 3.2.
 func AppendBackendKeyData(dst []byte, pid uint32, secret []byte) []byte {
-	dst, at := begin(dst, 'K')
+	dst, at := begin(dst, MsgBackendKeyData)
 	dst = binary.BigEndian.AppendUint32(dst, pid)
 	return finish(append(dst, secret...), at)
 }
@@ -77,7 +79,7 @@ func AppendBackendKeyData(dst []byte, pid uint32, secret []byte) []byte {
 // AppendNegotiateProtocolVersion appends NegotiateProtocolVersion: version is the one we will speak, as a full number
 // (Version30, Version32), unknown the protocol extensions asked for that we do not know.
 func AppendNegotiateProtocolVersion(dst []byte, version uint32, unknown []string) []byte {
-	dst, at := begin(dst, 'v')
+	dst, at := begin(dst, MsgNegotiateProtocolVersion)
 	dst = binary.BigEndian.AppendUint32(dst, version)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(unknown)))
 	for _, name := range unknown {
@@ -97,7 +99,7 @@ const (
 )
 
 func beginAuth(dst []byte, request uint32) (out []byte, at int) {
-	dst, at = begin(dst, 'R')
+	dst, at = begin(dst, MsgAuthentication)
 	return binary.BigEndian.AppendUint32(dst, request), at
 }
 
@@ -142,19 +144,19 @@ func AppendSASLFinal(dst, data []byte) []byte {
 
 // AppendQuery appends Query.
 func AppendQuery(dst []byte, sql string) []byte {
-	dst, at := begin(dst, 'Q')
+	dst, at := begin(dst, MsgQuery)
 	return finish(appendString(dst, sql), at)
 }
 
 // AppendTerminate appends Terminate.
-func AppendTerminate(dst []byte) []byte { return append(dst, 'X', 0, 0, 0, 4) }
+func AppendTerminate(dst []byte) []byte { return append(dst, MsgTerminate, 0, 0, 0, 4) }
 
 // AppendSync appends Sync.
-func AppendSync(dst []byte) []byte { return append(dst, 'S', 0, 0, 0, 4) }
+func AppendSync(dst []byte) []byte { return append(dst, MsgSync, 0, 0, 0, 4) }
 
 // AppendCopyFail appends CopyFail.
 func AppendCopyFail(dst []byte, reason string) []byte {
-	dst, at := begin(dst, 'f')
+	dst, at := begin(dst, MsgCopyFail)
 	return finish(appendString(dst, reason), at)
 }
 

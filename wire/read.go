@@ -26,17 +26,17 @@ func ErrorFields(body []byte) (f Fields, ok bool) {
 			break
 		}
 		switch body[0] {
-		case 'S':
+		case FieldLocalizedSeverity:
 			localized = value
-		case 'V':
+		case FieldSeverity:
 			f.Severity = value
-		case 'C':
+		case FieldCode:
 			f.Code = value
-		case 'M':
+		case FieldMessage:
 			f.Message = value
-		case 'D':
+		case FieldDetail:
 			f.Detail = value
-		case 'H':
+		case FieldHint:
 			f.Hint = value
 		}
 		body = rest

@@ -21,7 +21,7 @@ type Column struct {
 
 // AppendRowDescription appends RowDescription for columns in text format.
 func AppendRowDescription(dst []byte, columns []Column) []byte {
-	dst, at := begin(dst, 'T')
+	dst, at := begin(dst, MsgRowDescription)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(columns)))
 	for _, c := range columns {
 		dst = appendString(dst, c.Name)
@@ -47,7 +47,7 @@ func typeSize(oid uint32) uint16 {
 
 // AppendDataRow appends DataRow with values in text format; Null stands for NULL.
 func AppendDataRow(dst []byte, values []string) []byte {
-	dst, at := begin(dst, 'D')
+	dst, at := begin(dst, MsgDataRow)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(values)))
 	for _, v := range values {
 		if v == Null {
@@ -62,9 +62,11 @@ func AppendDataRow(dst []byte, values []string) []byte {
 
 // AppendCommandComplete appends CommandComplete.
 func AppendCommandComplete(dst []byte, tag string) []byte {
-	dst, at := begin(dst, 'C')
+	dst, at := begin(dst, MsgCommandComplete)
 	return finish(appendString(dst, tag), at)
 }
 
 // AppendEmptyQueryResponse appends EmptyQueryResponse.
-func AppendEmptyQueryResponse(dst []byte) []byte { return append(dst, 'I', 0, 0, 0, 4) }
+func AppendEmptyQueryResponse(dst []byte) []byte {
+	return append(dst, MsgEmptyQueryResponse, 0, 0, 0, 4)
+}

@@ -132,10 +132,10 @@ const (
 )
 
 var clientLimits = [256]int32{
-	'Q': largeBody, 'P': largeBody, 'B': largeBody, 'F': largeBody, 'd': largeBody,
-	'C': smallBody, 'D': smallBody, 'E': smallBody, 'H': smallBody, 'S': smallBody, 'X': smallBody,
-	'c': smallBody, 'f': smallBody,
-	'p': authBody,
+	MsgQuery: largeBody, MsgParse: largeBody, MsgBind: largeBody, MsgFunctionCall: largeBody, MsgCopyData: largeBody,
+	MsgClose: smallBody, MsgDescribe: smallBody, MsgExecute: smallBody, MsgFlush: smallBody, MsgSync: smallBody, MsgTerminate: smallBody,
+	MsgCopyDone: smallBody, MsgCopyFail: smallBody,
+	MsgPasswordResponse: authBody,
 }
 
 // ClientMessageLimit is the longest body (Fragment.Len) that PostgreSQL accepts from a client in a message of type typ;

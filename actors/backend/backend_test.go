@@ -11,6 +11,7 @@ import (
 	"fencepost/actors/backend/cancellease"
 	"fencepost/internal/fakepg"
 	"fencepost/pgerr"
+	"fencepost/wire"
 )
 
 func TestOpen(t *testing.T) {
@@ -99,7 +100,7 @@ func TestIdleServerTalks(t *testing.T) {
 func TestLastWords(t *testing.T) {
 	fatal := server(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: pgerr.AdminShutdown})
 	warning := server(&pgproto3.NoticeResponse{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: pgerr.AdminShutdown})
-	answer := append(server(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}), server(&pgproto3.ReadyForQuery{TxStatus: 'I'})...)
+	answer := append(server(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}), server(&pgproto3.ReadyForQuery{TxStatus: wire.TxIdle})...)
 	for name, tc := range map[string]struct {
 		word []byte
 		to   func(r *rig, l *lines) // brings the backend to where it hears it
@@ -190,7 +191,7 @@ func TestLastWords(t *testing.T) {
 
 func TestIdleServerTalksNonsense(t *testing.T) {
 	for name, m := range map[string]pgproto3.BackendMessage{
-		"ReadyForQuery":   &pgproto3.ReadyForQuery{TxStatus: 'I'},
+		"ReadyForQuery":   &pgproto3.ReadyForQuery{TxStatus: wire.TxIdle},
 		"CommandComplete": &pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")},
 		"RowDescription":  &pgproto3.RowDescription{},
 		"DataRow":         &pgproto3.DataRow{Values: [][]byte{[]byte("whose?")}},

@@ -61,15 +61,15 @@ func (b *Backend) endRequests() {
 	var out []byte
 	if b.Tracker.CopyingIn() {
 		out = wire.AppendCopyFail(out, "the client has disconnected")
-		b.Tracker.Sent('f')
+		b.Tracker.Sent(wire.MsgCopyFail)
 	}
 	if b.Tracker.NeedsSync() {
 		if !b.Tracker.Skipping() {
 			out = append(out, failing...)
-			b.Tracker.Sent('P')
+			b.Tracker.Sent(wire.MsgParse)
 		}
 		out = wire.AppendSync(out)
-		b.Tracker.Sent('S')
+		b.Tracker.Sent(wire.MsgSync)
 	}
 	if len(out) > 0 {
 		b.conn.Write(out)
@@ -120,10 +120,10 @@ func (b *Backend) cleanNext() {
 		b.end(true, errors.New("a cancel may still arrive for it"))
 	case b.leases.InFlight() > 0:
 		// A cancel on its way must hit neither the next holder nor the statements below: cancelEnded goes on.
-	case b.Tracker.Status() != 'I' && b.clean.step == draining:
+	case b.Tracker.Status() != wire.TxIdle && b.clean.step == draining:
 		b.clean.step = rollingBack
 		b.request("ROLLBACK")
-	case b.Tracker.Status() != 'I':
+	case b.Tracker.Status() != wire.TxIdle:
 		b.end(true, errors.New("the transaction could not be ended"))
 	case b.clean.reset != "" && b.clean.step != resetting:
 		b.clean.step = resetting
@@ -139,7 +139,7 @@ func (b *Backend) cleanNext() {
 
 func (b *Backend) request(sql string) {
 	b.loop.SetTimer(&b.timer, b.clean.limit)
-	b.Tracker.Sent('Q')
+	b.Tracker.Sent(wire.MsgQuery)
 	b.conn.Write(wire.AppendQuery(nil, sql))
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"fencepost/actors/backend"
+	"fencepost/wire"
 )
 
 func query(sql string) pgproto3.FrontendMessage { return &pgproto3.Query{String: sql} }
@@ -181,7 +182,7 @@ func TestCleanGivesUp(t *testing.T) {
 				r.open()
 				h := r.hold()
 				h.send(query("BEGIN"))
-				l.say(append(server(&pgproto3.CommandComplete{CommandTag: []byte("BEGIN")}), server(&pgproto3.ReadyForQuery{TxStatus: 'T'})...))
+				l.say(append(server(&pgproto3.CommandComplete{CommandTag: []byte("BEGIN")}), server(&pgproto3.ReadyForQuery{TxStatus: wire.TxOpen})...))
 				ready(h)
 				h.release()
 				began := time.Now()

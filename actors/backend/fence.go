@@ -35,14 +35,14 @@ func (b *Backend) startFence(id uint64) {
 	b.phase = fencing
 	b.fence = &fence{id: id, asked: b.loop.Now()}
 	b.Tracker.Reset()
-	b.Tracker.Sent('Q')
+	b.Tracker.Sent(wire.MsgQuery)
 	b.conn.Write(wire.AppendQuery(nil, cmp.Or(b.login.Query, role.IdentityQuery)))
 }
 
 // answersFence reports whether a message of type typ may come between a fence's query and its ReadyForQuery.
 func answersFence(typ byte) bool {
 	switch typ {
-	case 'T', 'C', 'I', 'N', 'A':
+	case wire.MsgRowDescription, wire.MsgCommandComplete, wire.MsgEmptyQueryResponse, wire.MsgNoticeResponse, wire.MsgNotificationResponse:
 		return true
 	}
 	return false

@@ -14,6 +14,7 @@ import (
 	"fencepost/internal/memconn"
 	"fencepost/pgerr"
 	"fencepost/role"
+	"fencepost/wire"
 )
 
 // proof is what the backend knows, copied on its loop.
@@ -133,7 +134,7 @@ func identityRow(id fakepg.Identity) *pgproto3.DataRow { return &pgproto3.DataRo
 var (
 	described = &pgproto3.RowDescription{}
 	completed = &pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}
-	atRest    = &pgproto3.ReadyForQuery{TxStatus: 'I'}
+	atRest    = &pgproto3.ReadyForQuery{TxStatus: wire.TxIdle}
 )
 
 type answer = []pgproto3.BackendMessage
@@ -226,7 +227,7 @@ func (l *lines) asked(r *rig) string {
 func TestFenceAnsweredNonsense(t *testing.T) {
 	for name, m := range map[string]pgproto3.BackendMessage{
 		"COPY IN": &pgproto3.CopyInResponse{}, "COPY OUT": &pgproto3.CopyOutResponse{}, "CopyData": &pgproto3.CopyData{Data: []byte("x")},
-		"ParseComplete": &pgproto3.ParseComplete{}, "a transaction": &pgproto3.ReadyForQuery{TxStatus: 'T'},
+		"ParseComplete": &pgproto3.ParseComplete{}, "a transaction": &pgproto3.ReadyForQuery{TxStatus: wire.TxOpen},
 	} {
 		bubble(t, func(r *rig) {
 			r.watched()

@@ -116,7 +116,7 @@ func (PasswordDialer) Dial(ctx context.Context, t Target) (*Login, error) {
 		c.Close(ctx)
 		return nil, err
 	}
-	if n := h.Frontend.ReadBufferLen(); n != 0 || h.TxStatus != 'I' {
+	if n := h.Frontend.ReadBufferLen(); n != 0 || h.TxStatus != wire.TxIdle {
 		h.Conn.Close()
 		return nil, fmt.Errorf("server is not at rest after login (%d bytes unread, status %c)", n, h.TxStatus)
 	}

@@ -59,7 +59,7 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 			return seen, n, fmt.Errorf("%w: %d bytes of type %q", errDesync, f.Len, f.Type)
 		}
 		switch f.Type {
-		case 'D', 'd':
+		case wire.MsgDataRow, wire.MsgCopyData:
 			if b.phase == idle || b.phase == fencing {
 				if err := b.unheldRow(&f, &seen); err != nil {
 					return seen, n, err
@@ -67,11 +67,11 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 			}
 			seen.Rows = true
 		case 0:
-		case 'Z', 'S', 'E':
+		case wire.MsgReadyForQuery, wire.MsgParameterStatus, wire.MsgErrorResponse:
 			if err := b.whole(&f, &seen); err != nil {
 				return seen, n, err
 			}
-			if f.Type == 'Z' && f.Last && b.phase != idle && b.Tracker.Idle() {
+			if f.Type == wire.MsgReadyForQuery && f.Last && b.phase != idle && b.Tracker.Idle() {
 				seen.Boundary = true
 				return seen, n, nil
 			}
@@ -79,7 +79,7 @@ func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
 			if f.First && !b.received(f.Type) {
 				return seen, n, fmt.Errorf("%w: unexpected %q", errDesync, f.Type)
 			}
-			if f.Type == 'N' {
+			if f.Type == wire.MsgNoticeResponse {
 				if err := b.whole(&f, &seen); err != nil {
 					return seen, n, err
 				}
@@ -97,7 +97,8 @@ const maxShort = 30000
 // mayBeLong is libpq's rule for the same (VALID_LONG_MESSAGE_TYPE in fe-protocol3.c).
 func mayBeLong(typ byte) bool {
 	switch typ {
-	case 'T', 'D', 'd', 'V', 'E', 'N', 'A':
+	case wire.MsgRowDescription, wire.MsgDataRow, wire.MsgCopyData, wire.MsgFunctionCallResponse, wire.MsgErrorResponse,
+		wire.MsgNoticeResponse, wire.MsgNotificationResponse:
 		return true
 	}
 	return false
@@ -107,7 +108,7 @@ func mayBeLong(typ byte) bool {
 func (b *Backend) received(typ byte) bool {
 	switch b.phase {
 	case idle:
-		return typ == 'N' || typ == 'A'
+		return typ == wire.MsgNoticeResponse || typ == wire.MsgNotificationResponse
 	case fencing:
 		return answersFence(typ) && b.Tracker.Received(typ)
 	}
@@ -116,7 +117,7 @@ func (b *Backend) received(typ byte) bool {
 
 // unheldRow takes a row while nobody holds the backend: only a fence has asked for one.
 func (b *Backend) unheldRow(f *wire.Fragment, seen *Seen) error {
-	if b.phase == idle || f.Type != 'D' {
+	if b.phase == idle || f.Type != wire.MsgDataRow {
 		return fmt.Errorf("%w: rows nobody asked for", errDesync)
 	}
 	return b.whole(f, seen)
@@ -142,22 +143,22 @@ func (b *Backend) whole(f *wire.Fragment, seen *Seen) error {
 		b.carry = nil
 	}
 	switch f.Type {
-	case 'Z':
+	case wire.MsgReadyForQuery:
 		if len(body) != 1 || b.phase == idle || !b.Tracker.Ready(body[0]) {
 			return fmt.Errorf("%w: unexpected ReadyForQuery", errDesync)
 		}
-		if b.phase == fencing && body[0] != 'I' {
+		if b.phase == fencing && body[0] != wire.TxIdle {
 			return fmt.Errorf("%w: a transaction nobody began", errDesync)
 		}
 		b.lastCode = "" // a warning was no announcement: a server that ends is not ready for anything
 		seen.Ready++
-	case 'S':
+	case wire.MsgParameterStatus:
 		b.parameterStatus(body, seen)
-	case 'E':
+	case wire.MsgErrorResponse:
 		return b.errorResponse(body, seen)
-	case 'N':
+	case wire.MsgNoticeResponse:
 		return b.notice(body)
-	case 'D':
+	case wire.MsgDataRow:
 		b.fenceRow(body)
 	}
 	return nil
@@ -200,7 +201,7 @@ func (b *Backend) errorResponse(body []byte, seen *Seen) error {
 	if b.phase == fencing && e != nil {
 		b.fence.fail(e)
 	}
-	b.Tracker.Received('E')
+	b.Tracker.Received(wire.MsgErrorResponse)
 	return nil
 }
 

@@ -28,7 +28,7 @@ func (f *Frontend) request(p []byte) {
 			return
 		}
 		switch p[0] {
-		case 'd', 'c', 'f', 'H':
+		case wire.MsgCopyData, wire.MsgCopyDone, wire.MsgCopyFail, wire.MsgFlush:
 			m, n, err := f.scanner.Next(p)
 			if err == nil {
 				err = allowed(&m)
@@ -38,11 +38,11 @@ func (f *Frontend) request(p []byte) {
 				return
 			}
 			p = p[n:]
-		case 'X':
+		case wire.MsgTerminate:
 			f.vanish(nil)
 			return
 		default:
-			if wire.ClientMessageLimit(p[0]) == 0 || p[0] == 'p' {
+			if wire.ClientMessageLimit(p[0]) == 0 || p[0] == wire.MsgPasswordResponse {
 				f.fail(pgerr.ProtocolViolation("unexpected message type " + printable(p[0])))
 				return
 			}
@@ -147,7 +147,7 @@ func (f *Frontend) skip(p []byte) {
 			return
 		}
 		p = p[n:]
-		if m.Type == 'X' {
+		if m.Type == wire.MsgTerminate {
 			f.vanish(nil)
 			return
 		}
@@ -155,12 +155,12 @@ func (f *Frontend) skip(p []byte) {
 			continue
 		}
 		switch m.Type {
-		case 'Q', 'F', 'S':
-			if m.Type != 'S' && f.batch {
+		case wire.MsgQuery, wire.MsgFunctionCall, wire.MsgSync:
+			if m.Type != wire.MsgSync && f.batch {
 				continue // a simple query inside an extended batch is skipped, too
 			}
 			f.phase = idle
-			f.conn.Write(wire.AppendReadyForQuery(nil, 'I'))
+			f.conn.Write(wire.AppendReadyForQuery(nil, wire.TxIdle))
 			if len(p) > 0 {
 				f.conn.Hold(p)
 				f.conn.Pause()
@@ -170,7 +170,7 @@ func (f *Frontend) skip(p []byte) {
 				f.boundary()
 			}
 			return
-		case 'P', 'B', 'D', 'C', 'E':
+		case wire.MsgParse, wire.MsgBind, wire.MsgDescribe, wire.MsgClose, wire.MsgExecute:
 			f.batch = true
 		}
 	}

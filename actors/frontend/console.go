@@ -50,24 +50,24 @@ func (f *Frontend) consoleData(p []byte) {
 		return
 	}
 	switch m.Type {
-	case 'Q':
+	case wire.MsgQuery:
 		f.command(m.Body)
-	case 'X':
+	case wire.MsgTerminate:
 		f.vanish(nil)
 		return
-	case 'S':
+	case wire.MsgSync:
 		f.batch = false
-		f.conn.Write(wire.AppendReadyForQuery(nil, 'I'))
-	case 'P', 'B', 'D', 'C', 'E', 'F':
+		f.conn.Write(wire.AppendReadyForQuery(nil, wire.TxIdle))
+	case wire.MsgParse, wire.MsgBind, wire.MsgDescribe, wire.MsgClose, wire.MsgExecute, wire.MsgFunctionCall:
 		if !f.batch {
-			f.batch = m.Type != 'F'
+			f.batch = m.Type != wire.MsgFunctionCall
 			out := wire.AppendError(nil, pgerr.FeatureNotSupported("the console speaks the simple query protocol only"))
-			if m.Type == 'F' {
-				out = wire.AppendReadyForQuery(out, 'I')
+			if m.Type == wire.MsgFunctionCall {
+				out = wire.AppendReadyForQuery(out, wire.TxIdle)
 			}
 			f.conn.Write(out)
 		}
-	case 'H', 'd', 'c', 'f':
+	case wire.MsgFlush, wire.MsgCopyData, wire.MsgCopyDone, wire.MsgCopyFail:
 	default:
 		f.fail(pgerr.ProtocolViolation("unexpected message type " + printable(m.Type)))
 		return
@@ -108,6 +108,6 @@ func (f *Frontend) answered(m *admin.Answer) {
 		return
 	}
 	f.busy = false
-	f.conn.Write(wire.AppendReadyForQuery(m.Bytes, 'I'))
+	f.conn.Write(wire.AppendReadyForQuery(m.Bytes, wire.TxIdle))
 	f.conn.Resume()
 }

@@ -27,9 +27,9 @@ func (f *Frontend) loginData(p []byte) {
 	switch {
 	case err != nil:
 		f.fail(pgerr.As(err))
-	case m.Type == 'X':
+	case m.Type == wire.MsgTerminate:
 		f.vanish(io.EOF)
-	case m.Type != 'p':
+	case m.Type != wire.MsgPasswordResponse:
 		f.fail(pgerr.ProtocolViolation("expected a password message"))
 	case m.Len > loginMessageLimit:
 		f.fail(pgerr.ProtocolViolation("password message too long"))
@@ -156,7 +156,7 @@ func (f *Frontend) ready(out []byte) {
 	f.bound = true
 	f.root.Send(f.deps.Cancel, &Bind{Key: f.key, PID: f.self})
 	out = wire.AppendBackendKeyData(out, f.key.PID, f.key.Secret)
-	out = wire.AppendReadyForQuery(out, 'I')
+	out = wire.AppendReadyForQuery(out, wire.TxIdle)
 	if st.LogConnections {
 		f.deps.Log.Info().Uint64("client", f.id).Str("user", f.user).Str("database", f.database).Stringer("addr", f.conn.RemoteAddr()).Msg("client logged in")
 	}

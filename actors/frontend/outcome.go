@@ -26,28 +26,28 @@ func (u unanswered) with(m *wire.Fragment) unanswered {
 		return u
 	}
 	switch m.Type {
-	case 'Q', 'P', 'B', 'E', 'F':
+	case wire.MsgQuery, wire.MsgParse, wire.MsgBind, wire.MsgExecute, wire.MsgFunctionCall:
 		if !m.Last {
 			return u | mayCommit // it is in pieces
 		}
-	case 'S': // behind it the unnamed ones are those of before, should an error have skipped the new ones
+	case wire.MsgSync: // behind it the unnamed ones are those of before, should an error have skipped the new ones
 		return u &^ sinceUnsure
 	default:
 		return u
 	}
 	switch m.Type {
-	case 'Q':
+	case wire.MsgQuery:
 		return u.query(m.Body) &^ sinceUnsure
-	case 'P':
+	case wire.MsgParse:
 		return u.parse(m.Body)
-	case 'B':
+	case wire.MsgBind:
 		// Of a named statement, or one parsed earlier, the text is not known any more.
 		u &^= bound
 		if u&parsed != 0 && len(m.Body) > 1 && m.Body[0] == 0 && m.Body[1] == 0 {
 			u |= bound
 		}
 		return u
-	case 'E':
+	case wire.MsgExecute:
 		return u.execute(m.Body)
 	}
 	return u.run(stays) // a FunctionCall

@@ -116,7 +116,7 @@ func TestUnansweredInABlock(t *testing.T) {
 		{"a function behind ROLLBACK", all{query("ROLLBACK"), &pgproto3.FunctionCall{}}, true},
 		{"a function", all{&pgproto3.FunctionCall{}}, false},
 		{"COPY", all{query("COPY t FROM STDIN"), &pgproto3.CopyData{Data: []byte("COMMIT")}, &pgproto3.CopyDone{}}, false},
-		{"a batch", all{parse("", "INSERT"), bind("", ""), &pgproto3.Describe{ObjectType: 'P'}, execute(""), sync}, false},
+		{"a batch", all{parse("", "INSERT"), bind("", ""), &pgproto3.Describe{ObjectType: wire.ObjectPortal}, execute(""), sync}, false},
 		{"two in a batch", all{parse("", "INSERT"), bind("", ""), execute(""), parse("", "SELECT"), bind("", ""), execute(""), sync}, false},
 		{"a batch with COMMIT", all{parse("", "INSERT"), bind("", ""), execute(""), parse("", "COMMIT"), bind("", ""), execute(""), sync}, true},
 		{"a batch with ROLLBACK", all{parse("", "ROLLBACK"), bind("", ""), execute(""), sync}, false},
@@ -133,7 +133,7 @@ func TestUnansweredInABlock(t *testing.T) {
 		{"the unnamed portal of before", all{parse("", "SELECT"), bind("c", ""), execute("")}, true},
 		{"the unnamed portal of a named statement", all{parse("", "SELECT"), bind("", ""), bind("", "s"), execute("")}, true},
 		{"one parsed for later", all{parse("s", "COMMIT"), flush}, false},
-		{"one parsed and closed", all{&pgproto3.Close{ObjectType: 'S', Name: "s"}, flush, sync}, false},
+		{"one parsed and closed", all{&pgproto3.Close{ObjectType: wire.ObjectStatement, Name: "s"}, flush, sync}, false},
 	} {
 		if got := feed(0, c.sent...)&mayCommit != 0; got != c.want {
 			t.Errorf("%s: %v", c.what, got)
@@ -173,8 +173,8 @@ func TestNoCommitIsOverlooked(t *testing.T) {
 			case *pgproto3.ErrorResponse:
 				ran = false
 			case *pgproto3.ReadyForQuery:
-				commits = commits || ran && m.TxStatus == 'I'
-				inBlock, ran = m.TxStatus != 'I', false
+				commits = commits || ran && m.TxStatus == wire.TxIdle
+				inBlock, ran = m.TxStatus != wire.TxIdle, false
 			}
 		})
 		// From before: an unnamed statement and a named one that commit, and a portal in the block.
@@ -182,7 +182,7 @@ func TestNoCommitIsOverlooked(t *testing.T) {
 			&pgproto3.Bind{PreparedStatement: "begin"}, &pgproto3.Execute{}, &pgproto3.Bind{DestinationPortal: "c", PreparedStatement: "s"}, &pgproto3.Bind{}, &pgproto3.Sync{}} {
 			e.Handle(m)
 		}
-		if e.Status() != 'T' {
+		if e.Status() != wire.TxOpen {
 			t.Fatalf("the block has status %c", e.Status())
 		}
 		commits, inBlock, ran = false, true, false

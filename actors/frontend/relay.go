@@ -14,7 +14,7 @@ func (f *Frontend) relay(p []byte) (tail []byte) {
 	if b.Tracker.Outstanding() == 0 {
 		f.requested = f.loop.Now()
 	}
-	inBlock := b.Tracker.Status() != 'I'
+	inBlock := b.Tracker.Status() != wire.TxIdle
 	if !inBlock {
 		f.unanswered = mayCommit
 	}
@@ -28,7 +28,7 @@ func (f *Frontend) relay(p []byte) (tail []byte) {
 				f.unanswered = f.unanswered.with(&m)
 			}
 		}
-		if err != nil || m.Type == 'X' {
+		if err != nil || m.Type == wire.MsgTerminate {
 			// What came before is on record as sent. Terminate is the client's goodbye to us, not to the server.
 			f.forward(p[:len(p)-len(rest)])
 			f.scanner.Reset()
@@ -57,12 +57,12 @@ func (f *Frontend) relay(p []byte) (tail []byte) {
 // sent notes a message about to be forwarded; an error if no client may send it.
 func (f *Frontend) sent(m *wire.Fragment) error {
 	switch m.Type {
-	case 'Q', 'S', 'd': // the usual ones, of any length as far as PostgreSQL takes it
-	case 'X':
+	case wire.MsgQuery, wire.MsgSync, wire.MsgCopyData: // the usual ones, of any length as far as PostgreSQL takes it
+	case wire.MsgTerminate:
 		return nil
-	case 'P':
+	case wire.MsgParse:
 		f.stats.Parses++
-	case 'B':
+	case wire.MsgBind:
 		f.stats.Binds++
 	}
 	if err := allowed(m); err != nil {

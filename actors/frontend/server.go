@@ -5,6 +5,7 @@ import (
 	"fencepost/actors/lane"
 	"fencepost/actors/lane/pool"
 	"fencepost/pgerr"
+	"fencepost/wire"
 )
 
 // ServerData implements backend.Holder: the server sent p, which goes to the client as it is.
@@ -26,7 +27,7 @@ func (f *Frontend) ServerData(p []byte, seen backend.Seen) {
 		if f.backend.Tracker.AtRest() {
 			f.unanswered = 0
 		}
-		if f.mode == Statement && f.backend.Tracker.Status() != 'I' {
+		if f.mode == Statement && f.backend.Tracker.Status() != wire.TxIdle {
 			f.fail(pgerr.StatementMode())
 			return
 		}
@@ -42,7 +43,7 @@ func (f *Frontend) answeredQueries(n int) {
 	f.stats.QueryTime += took
 	f.stats.Query.Observe(took)
 	f.requested = now
-	if f.backend.Tracker.Status() == 'I' && f.txOpen {
+	if f.backend.Tracker.Status() == wire.TxIdle && f.txOpen {
 		took := now.Sub(f.txBegan)
 		f.stats.Transactions++
 		f.stats.TransactionTime += took
@@ -66,7 +67,7 @@ func (f *Frontend) done() {
 		f.vanish(nil)
 		return
 	}
-	if b.Tracker.Status() != 'I' {
+	if b.Tracker.Status() != wire.TxIdle {
 		return
 	}
 	if f.mode != Session {

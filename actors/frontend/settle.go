@@ -19,7 +19,7 @@ func (f *Frontend) settle() bool {
 		return false
 	}
 	f.phase, f.cancelled = settling, false
-	b.Tracker.Sent('Q')
+	b.Tracker.Sent(wire.MsgQuery)
 	b.Write(wire.AppendQuery(nil, sql))
 	return true
 }
@@ -60,7 +60,7 @@ func firstError(p []byte) (first *pgerr.Error) {
 		if err != nil {
 			break // the backend has read it before and would have failed
 		}
-		if m.Type == 'E' && m.First && m.Last {
+		if m.Type == wire.MsgErrorResponse && m.First && m.Last {
 			first = wire.ParseError(m.Body)
 		}
 		p = p[n:]

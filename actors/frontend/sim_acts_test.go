@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/wire"
 )
 
 // act does one random thing and checks what comes of it.
 func (c *client) act() {
-	if c.status != 'I' {
+	if c.status != wire.TxIdle {
 		c.finish()
 		return
 	}
@@ -89,7 +91,7 @@ func (c *client) failing() {
 		c.send(extended(sel(tag), raise(tag), sel(tag))...)
 		c.verify(request{code: "P0001"}, tag, c.read(1))
 	}
-	if !c.over && c.status != 'I' {
+	if !c.over && c.status != wire.TxIdle {
 		c.problem("status %c after an error outside a transaction", c.status)
 	}
 }
@@ -97,7 +99,7 @@ func (c *client) failing() {
 // extended is a batch of statements, with its Sync.
 func extended(sql ...string) (all []pgproto3.FrontendMessage) {
 	for _, s := range sql {
-		all = append(all, &pgproto3.Parse{Query: s}, &pgproto3.Bind{}, &pgproto3.Describe{ObjectType: 'P'}, &pgproto3.Execute{})
+		all = append(all, &pgproto3.Parse{Query: s}, &pgproto3.Bind{}, &pgproto3.Describe{ObjectType: wire.ObjectPortal}, &pgproto3.Execute{})
 	}
 	return append(all, &pgproto3.Sync{})
 }
@@ -181,19 +183,19 @@ func (c *client) transaction() {
 		}
 		return
 	}
-	if !c.verify(request{rows: []string{begin}, status: 'T'}, begin, a) {
+	if !c.verify(request{rows: []string{begin}, status: wire.TxOpen}, begin, a) {
 		return
 	}
 	for range c.r.IntN(4) {
 		c.think(100 * time.Millisecond)
-		tag, failed := c.tag(), c.status == 'E'
-		q := request{rows: []string{tag}, status: 'T'}
+		tag, failed := c.tag(), c.status == wire.TxFailed
+		q := request{rows: []string{tag}, status: wire.TxOpen}
 		sql := sel(tag)
 		if c.r.IntN(5) == 0 {
-			sql, q = raise(tag), request{code: "P0001", status: 'E'}
+			sql, q = raise(tag), request{code: "P0001", status: wire.TxFailed}
 		}
 		if failed {
-			q = request{code: "25P02", status: 'E'}
+			q = request{code: "25P02", status: wire.TxFailed}
 		}
 		if c.r.IntN(2) == 0 {
 			c.send(&pgproto3.Query{String: sql})
@@ -212,11 +214,11 @@ func (c *client) transaction() {
 
 // finish ends an open transaction.
 func (c *client) finish() {
-	if c.over || c.status == 'I' {
+	if c.over || c.status == wire.TxIdle {
 		return
 	}
 	c.send(&pgproto3.Query{String: []string{"COMMIT", "ROLLBACK"}[c.r.IntN(2)]})
-	c.verify(request{status: 'I'}, "", c.read(1))
+	c.verify(request{status: wire.TxIdle}, "", c.read(1))
 }
 
 func (c *client) sleepAndCancel() {
@@ -275,7 +277,7 @@ func (c *client) mark() {
 
 // parameter sets what is carried from server connection to server connection, and looks whether it is.
 func (c *client) parameter() {
-	if c.status != 'I' {
+	if c.status != wire.TxIdle {
 		return // a rollback would take it back
 	}
 	if c.r.IntN(2) == 0 {
@@ -315,7 +317,7 @@ func (c *client) copyIn() {
 	a := c.read(1)
 	if c.over || !a.copyIn {
 		c.verify(request{}, tag, a)
-		if !c.over && c.status == 'I' && a.code() == "" {
+		if !c.over && c.status == wire.TxIdle && a.code() == "" {
 			c.problem("request %s: no copy, and no error", tag)
 		}
 		return

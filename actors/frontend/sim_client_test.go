@@ -102,7 +102,7 @@ func (c *client) close() {
 
 // login connects; it reports false when the session is refused, which is a problem when nothing goes wrong.
 func (c *client) login() bool {
-	c.status, c.cancelled, c.over, c.leaving = 'I', false, false, false
+	c.status, c.cancelled, c.over, c.leaving = wire.TxIdle, false, false, false
 	c.appName, c.marked = "", ""
 	if c.r.IntN(2) == 0 {
 		c.appName = fmt.Sprintf("app%d", c.id)

@@ -4,6 +4,7 @@ import (
 	"fencepost/actors/lane"
 	"fencepost/actors/lane/pool"
 	"fencepost/pgerr"
+	"fencepost/wire"
 )
 
 // superseded ends the lease of a server that is not the primary any more: nothing that it does from now on may reach the
@@ -52,7 +53,7 @@ func (f *Frontend) unsettle() {
 // cut gives the backend back at once, to be closed.
 func (f *Frontend) cut(why string) {
 	b := f.backend
-	inBlock := b.Tracker.Status() != 'I'
+	inBlock := b.Tracker.Status() != wire.TxIdle
 	quiet := b.Tracker.AtRest() && f.scanner.AtBoundary() && b.AtBoundary()
 	uncommitted := inBlock && f.unanswered&mayCommit == 0 && !b.Tracker.Pinned()
 	f.giveBack(pool.Broken)

@@ -16,6 +16,7 @@ import (
 	"fencepost/actors/lane"
 	"fencepost/actors/lane/pool"
 	"fencepost/internal/fakepg"
+	"fencepost/wire"
 )
 
 // lost is one client whose server is superseded, in a world of one loop and a pool of one or two.
@@ -184,7 +185,7 @@ func (l *lost) write(all ...pgproto3.FrontendMessage) {
 
 func (l *lost) begin() {
 	l.c.send(query("BEGIN"))
-	l.c.verify(request{status: 'T'}, "", l.c.read(1))
+	l.c.verify(request{status: wire.TxOpen}, "", l.c.read(1))
 }
 
 func (l *lost) sleep() string {

@@ -201,7 +201,7 @@ func TestSupersededInAQuietTransaction(t *testing.T) {
 					if failed {
 						tag := l.c.tag()
 						l.c.send(query(raise(tag)))
-						l.c.verify(request{code: "P0001", status: 'E'}, tag, l.c.read(1))
+						l.c.verify(request{code: "P0001", status: wire.TxFailed}, tag, l.c.read(1))
 					}
 					b := l.supersede("at rest", atRest)
 					l.nothing()

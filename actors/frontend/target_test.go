@@ -117,7 +117,7 @@ func (w *world) asks(c *client, want lane.Target) {
 
 // readLogin reads the answer to a startup packet.
 func (c *client) readLogin() answers {
-	c.status = 'I'
+	c.status = wire.TxIdle
 	a := c.read(1)
 	if a.fatal != nil { // of codes that no session ends with
 		c.w.problems = nil

@@ -203,7 +203,7 @@ func (p *probe) give(b *backend.Backend, c pool.Condition) {
 // query sends a query and leaves the answer alone.
 func (p *probe) query(b *backend.Backend, sql string) {
 	p.r.on(p.loop, func() {
-		b.Tracker.Sent('Q')
+		b.Tracker.Sent(wire.MsgQuery)
 		b.Write(wire.AppendQuery(nil, sql))
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"fencepost/role"
+	"fencepost/wire"
 )
 
 // What a first attempt to connect may come to, and what a shard is told of it within the time given.
@@ -150,9 +151,9 @@ func TestLosses(t *testing.T) {
 			"Lost garbled expected, State connecting, Refused closed, State closed", time.Second, nil},
 		"two rows": {then(func(c *fakeConn) {
 			r := &pgproto3.DataRow{Values: [][]byte{nil}}
-			c.send(r, r, &pgproto3.CommandComplete{CommandTag: []byte("SELECT 2")}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+			c.send(r, r, &pgproto3.CommandComplete{CommandTag: []byte("SELECT 2")}, &pgproto3.ReadyForQuery{TxStatus: wire.TxIdle})
 		}), "Lost garbled expected, State connecting, Refused closed, State closed", time.Second, nil},
-		"in a transaction": {then(func(c *fakeConn) { c.send(&pgproto3.ReadyForQuery{TxStatus: 'T'}) }),
+		"in a transaction": {then(func(c *fakeConn) { c.send(&pgproto3.ReadyForQuery{TxStatus: wire.TxOpen}) }),
 			"Lost garbled expected, State connecting, Refused closed, State closed", time.Second, nil},
 		"chatter": {then(func(c *fakeConn) {
 			for range maxMessages + 1 {
@@ -263,8 +264,10 @@ func TestSenseless(t *testing.T) {
 		}
 	}
 	for name, answer := range map[string]func(*fakeConn){
-		"error":       func(c *fakeConn) { c.fail("ERROR", "XX001"); c.send(&pgproto3.ReadyForQuery{TxStatus: 'I'}) },
-		"no row":      func(c *fakeConn) { c.send(&pgproto3.EmptyQueryResponse{}, &pgproto3.ReadyForQuery{TxStatus: 'I'}) },
+		"error": func(c *fakeConn) { c.fail("ERROR", "XX001"); c.send(&pgproto3.ReadyForQuery{TxStatus: wire.TxIdle}) },
+		"no row": func(c *fakeConn) {
+			c.send(&pgproto3.EmptyQueryResponse{}, &pgproto3.ReadyForQuery{TxStatus: wire.TxIdle})
+		},
 		"no columns":  func(c *fakeConn) { c.row() },
 		"no recovery": with(1, ""), "bad recovery": with(1, "maybe"), "no file": with(5, ""), "bad file": with(5, "xyz"),
 		"timeline 0": with(5, "000000000000000000000001"), "bad LSN": with(7, "5"), "no LSN": with(7, ""),
@@ -304,7 +307,7 @@ func TestRowBeforeChatter(t *testing.T) {
 			for range 20 {
 				c.send(&pgproto3.NoticeResponse{Severity: "NOTICE", Code: "00000", Message: strings.Repeat("x", 10000)})
 			}
-			c.send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+			c.send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}, &pgproto3.ReadyForQuery{TxStatus: wire.TxIdle})
 			return true
 		})), nil)
 		if o := find[*Observed](t, s, "observation", nil); o.Verdict != role.Writable || o.Timeline != 3 || o.SystemID != 77 {
@@ -328,7 +331,7 @@ func TestDenied(t *testing.T) {
 				case role.IdentityQuery:
 					queries = append(queries, "full")
 					c.fail("ERROR", "42501")
-					c.send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+					c.send(&pgproto3.ReadyForQuery{TxStatus: wire.TxIdle})
 				case role.IdentityQueryNoControl:
 					queries = append(queries, "reduced")
 					row := slices.Clone(writable)
@@ -370,7 +373,7 @@ func TestAurora(t *testing.T) {
 					}
 				default:
 					c.fail("ERROR", "0A000")
-					c.send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+					c.send(&pgproto3.ReadyForQuery{TxStatus: wire.TxIdle})
 				}
 			}
 		}})

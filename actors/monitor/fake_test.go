@@ -19,6 +19,7 @@ import (
 
 	"fencepost/internal/memconn"
 	"fencepost/role"
+	"fencepost/wire"
 )
 
 // fakeHost is a scripted server: each connection gets the next handler, and the last handler serves all that follow.
@@ -102,7 +103,7 @@ func (c *fakeConn) login() bool {
 		return false
 	}
 	c.send(&pgproto3.AuthenticationOk{}, &pgproto3.ParameterStatus{Name: "server_version", Value: "18"},
-		&pgproto3.BackendKeyData{ProcessID: 7, SecretKey: []byte{1, 2, 3, 4}}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+		&pgproto3.BackendKeyData{ProcessID: 7, SecretKey: []byte{1, 2, 3, 4}}, &pgproto3.ReadyForQuery{TxStatus: wire.TxIdle})
 	return true
 }
 
@@ -138,7 +139,7 @@ func (c *fakeConn) row(values ...string) {
 			r.Values = append(r.Values, []byte(v))
 		}
 	}
-	c.send(d, r, &pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+	c.send(d, r, &pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}, &pgproto3.ReadyForQuery{TxStatus: wire.TxIdle})
 }
 
 func (c *fakeConn) fail(severity, code string) {

@@ -10,6 +10,7 @@ import (
 
 	"fencepost/pgerr"
 	"fencepost/role"
+	"fencepost/wire"
 )
 
 // askAgain is when a query that was refused for lack of privilege is tried again: the privilege may have been granted. The
@@ -87,7 +88,7 @@ func (l *link) exec(query string) (row [][]byte, sqlError *pgconn.PgError, lost 
 			}
 			sqlError = pgconn.ErrorResponseToPgError(msg)
 		case *pgproto3.ReadyForQuery:
-			if msg.TxStatus != 'I' {
+			if msg.TxStatus != wire.TxIdle {
 				return nil, nil, loss(fmt.Errorf("transaction status %q: %w", msg.TxStatus, errSense), "")
 			}
 			return row, sqlError, nil

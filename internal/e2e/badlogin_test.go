@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fencepost/wire"
 )
 
 func lengthWord(n uint32, rest string) []byte {
@@ -68,7 +70,7 @@ func TestBadGreetings(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := c.next()
-	if err != nil || !strings.Contains(field(m.body, 'M'), `database "this database does not exist" does not exist`) {
+	if err != nil || !strings.Contains(field(m.body, wire.FieldMessage), `database "this database does not exist" does not exist`) {
 		t.Errorf("the client of a missing database is told %q, %v", m.body, err)
 	}
 	healthy(t, l)
@@ -100,7 +102,7 @@ func healthy(t testing.TB, l *lab) {
 
 func sasl(mechanism string, length int32, data string) []byte {
 	body := binary.BigEndian.AppendUint32([]byte(mechanism+"\x00"), uint32(length))
-	return typed('p', append(body, data...))
+	return typed(wire.MsgPasswordResponse, append(body, data...))
 }
 
 // typed is a message of a type with a body.
@@ -125,17 +127,17 @@ var badAnswers = []struct {
 	{"length 2^31-1", sasl(scram, 0x7fffffff, clientFirst), "08P01"},
 	{"length -2", sasl(scram, -2, clientFirst), "08P01"},
 	{"length smaller than the message", sasl(scram, 3, clientFirst), "08P01"},
-	{"mechanism without end", typed('p', []byte(scram)), "08P01"},
-	{"empty", typed('p', nil), "08P01"},
+	{"mechanism without end", typed(wire.MsgPasswordResponse, []byte(scram)), "08P01"},
+	{"empty", typed(wire.MsgPasswordResponse, nil), "08P01"},
 	{"too long", sasl(scram, 70000, strings.Repeat("x", 70000)), "08P01"},
 	{"length word 3", []byte("p\x00\x00\x00\x03xxxxxxxx"), "08P01"},
 	{"length word 2^31-1", []byte("p\x7f\xff\xff\xffxxxxxxxx"), "08P01"},
 	{"length word 2^32-1", []byte("p\xff\xff\xff\xffxxxxxxxx"), "08P01"},
-	{"a query", typed('Q', []byte("SELECT 1\x00")), "08P01"},
+	{"a query", typed(wire.MsgQuery, []byte("SELECT 1\x00")), "08P01"},
 	{"nonsense in SCRAM", sasl(scram, 8, "nonsense"), "08P01"},
-	{"a plain password", typed('p', []byte(appPassword+"\x00")), "08P01"},
+	{"a plain password", typed(wire.MsgPasswordResponse, []byte(appPassword+"\x00")), "08P01"},
 	{"type 0", []byte("\x00\x00\x00\x00\x04"), "08P01"},
-	{"goodbye", typed('X', nil), ""},
+	{"goodbye", typed(wire.MsgTerminate, nil), ""},
 }
 
 func TestBadPasswordMessages(t *testing.T) {
@@ -168,7 +170,7 @@ func TestBadPasswordMessages(t *testing.T) {
 			if err := c.write(sasl(scram, int32(len(clientFirst)), clientFirst)); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.write(typed('p', []byte(second))); err != nil {
+			if err := c.write(typed(wire.MsgPasswordResponse, []byte(second))); err != nil {
 				t.Fatal(err)
 			}
 			got, err := c.answers(1)

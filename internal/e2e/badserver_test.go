@@ -32,7 +32,7 @@ var dataRow = wire.AppendDataRow(wire.AppendRowDescription(nil, []wire.Column{{N
 
 func serverError(severity, code, message string) []byte {
 	body := "S" + severity + "\x00V" + severity + "\x00C" + code + "\x00M" + message + "\x00\x00"
-	return typed('E', []byte(body))
+	return typed(wire.MsgErrorResponse, []byte(body))
 }
 
 // badLogins are servers that a login fails at. The client is told within client_login_timeout.
@@ -49,7 +49,10 @@ var badLogins = []struct {
 	{"speaks something else", func(c *fakeConn) error { _ = c.put([]byte("220 mail.example.com ESMTP\r\n")); return c.silence() }, "57P03"},
 	{"sends a length of 2^31-1", func(c *fakeConn) error { _ = c.put([]byte("R\x7f\xff\xff\xff\x00\x00\x00\x00")); return c.silence() }, "57P03"},
 	{"sends a length of 0", func(c *fakeConn) error { _ = c.put([]byte("R\x00\x00\x00\x00\x00\x00\x00\x00")); return c.silence() }, "57P03"},
-	{"asks for an unknown kind of proof", func(c *fakeConn) error { _ = c.put(typed('R', []byte{0, 0, 0, 99})); return c.silence() }, "57P03"},
+	{"asks for an unknown kind of proof", func(c *fakeConn) error {
+		_ = c.put(typed(wire.MsgAuthentication, []byte{0, 0, 0, 99}))
+		return c.silence()
+	}, "57P03"},
 	{"has too many clients", func(c *fakeConn) error {
 		return c.put(serverError("FATAL", "53300", "sorry, too many clients already"))
 	}, "53300"},
@@ -105,15 +108,15 @@ var badServerAnswers = []struct {
 	{"closes before ReadyForQuery", [][]byte{dataRow, complete, nil}, "T D[value] C[SELECT 1] E[08007] EOF"},
 	{"says why and closes", [][]byte{serverError("FATAL", "57P01", "terminating connection due to administrator command"), nil}, "E[57P01] EOF"},
 	{"says that it crashed, and closes", [][]byte{serverError("FATAL", "57P02", "crash"), nil}, "E[57P02] EOF"},
-	{"sends a message that answers something else", [][]byte{typed('1', nil)}, ""},
+	{"sends a message that answers something else", [][]byte{typed(wire.MsgParseComplete, nil)}, ""},
 	{"sends an unknown message", [][]byte{typed('q', []byte("abc"))}, ""},
 	{"sends a length of 3", [][]byte{[]byte("D\x00\x00\x00\x03")}, ""},
 	{"sends a length of 2^31", [][]byte{[]byte("D\x80\x00\x00\x00")}, ""},
 	{"sends garbage", [][]byte{[]byte("\x00\xff\x00\xff\x00\xff\x00\xff")}, ""},
 	{"sends text", [][]byte{[]byte("HTTP/1.1 400 Bad Request\r\n\r\n")}, ""},
-	{"sends an impossible status", [][]byte{complete, typed('Z', []byte("x"))}, ""},
-	{"sends ReadyForQuery without a status", [][]byte{complete, typed('Z', nil)}, ""},
-	{"asks for a password", [][]byte{typed('R', []byte{0, 0, 0, 3})}, ""},
+	{"sends an impossible status", [][]byte{complete, typed(wire.MsgReadyForQuery, []byte("x"))}, ""},
+	{"sends ReadyForQuery without a status", [][]byte{complete, typed(wire.MsgReadyForQuery, nil)}, ""},
+	{"asks for a password", [][]byte{typed(wire.MsgAuthentication, []byte{0, 0, 0, 3})}, ""},
 }
 
 func TestServersThatAnswerNonsense(t *testing.T) {
@@ -208,7 +211,7 @@ func TestServerThatNeverAnswers(t *testing.T) {
 // Rows of a gigabyte from a server that dies in the middle of one: what was sent is sent, nothing is made up.
 func TestServerThatDiesInARow(t *testing.T) {
 	t.Parallel()
-	row := append([]byte{'D'}, binary.BigEndian.AppendUint32(nil, 1<<30-1)...)
+	row := append([]byte{wire.MsgDataRow}, binary.BigEndian.AppendUint32(nil, 1<<30-1)...)
 	l, _ := labWithFake(t, always(row, []byte(strings.Repeat("x", 1<<20)), nil))
 	c := mustLogin(t, place{"fake", l.pooler.addr, "fake"})
 	if err := c.send(query("SELECT 1")); err != nil {

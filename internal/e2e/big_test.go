@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fencepost/wire"
 )
 
 const mib = 1 << 20
@@ -62,7 +64,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	if grown := l.pooler.residentKiB(t) - before; grown > 100<<10 {
 		t.Errorf("Fencepost's memory grew by %d KiB while a client did not read", grown)
 	}
-	rows, err := slow.count('D')
+	rows, err := slow.count(wire.MsgDataRow)
 	if err != nil || rows != 400000 {
 		t.Errorf("%d rows, %v", rows, err)
 	}
@@ -135,9 +137,9 @@ func (c *raw) count(typ byte) (n int, err error) {
 		switch m.typ {
 		case typ:
 			n++
-		case 'E':
+		case wire.MsgErrorResponse:
 			return n, errors.New(c.note(m))
-		case 'Z':
+		case wire.MsgReadyForQuery:
 			return n, nil
 		}
 	}
@@ -186,7 +188,7 @@ func TestNotices(t *testing.T) {
 		}
 		for i := 1; i <= n; i++ {
 			m, err := c.next()
-			if err != nil || m.typ != 'N' || field(m.body, 'M') != fmt.Sprint(i) {
+			if err != nil || m.typ != wire.MsgNoticeResponse || field(m.body, wire.FieldMessage) != fmt.Sprint(i) {
 				t.Fatalf("notice %d is %s, %v", i, c.note(m), err)
 			}
 		}
@@ -203,7 +205,7 @@ func TestNotices(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			raised, err := time.Parse("2006-01-02 15:04:05.999999-07", field(m.body, 'M'))
+			raised, err := time.Parse("2006-01-02 15:04:05.999999-07", field(m.body, wire.FieldMessage))
 			if err != nil {
 				t.Fatal(err)
 			}

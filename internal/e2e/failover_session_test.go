@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fencepost/wire"
 )
 
 // superseded are the predicaments of clients in session mode whose server loses its role while it lives or stands still,
@@ -115,12 +117,12 @@ func (g *group) ends(what string, c *raw, asks, code, text string) {
 		case err != nil:
 			g.t.Errorf("%s: %v without an error before", what, err)
 			return
-		case m.typ != 'E':
+		case m.typ != wire.MsgErrorResponse:
 			continue
 		}
-		said := strings.Join([]string{field(m.body, 'M'), field(m.body, 'D'), field(m.body, 'H')}, "\n")
-		if field(m.body, 'S') != "FATAL" || field(m.body, 'C') != code || !strings.Contains(said, text) {
-			g.t.Errorf("%s: %s %s, want FATAL %s with %q:\n%s", what, field(m.body, 'S'), field(m.body, 'C'), code, text, said)
+		said := strings.Join([]string{field(m.body, wire.FieldMessage), field(m.body, wire.FieldDetail), field(m.body, wire.FieldHint)}, "\n")
+		if field(m.body, wire.FieldLocalizedSeverity) != "FATAL" || field(m.body, wire.FieldCode) != code || !strings.Contains(said, text) {
+			g.t.Errorf("%s: %s %s, want FATAL %s with %q:\n%s", what, field(m.body, wire.FieldLocalizedSeverity), field(m.body, wire.FieldCode), code, text, said)
 		}
 		if _, err := c.next(); !gone(err) {
 			g.t.Errorf("%s: the session goes on after a FATAL: %v", what, err)

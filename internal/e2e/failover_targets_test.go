@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/wire"
 )
 
 // targetsWait is how long clients of TestTargets wait for a server.
@@ -51,7 +52,7 @@ func TestTargets(t *testing.T) {
 	g.reads("any", primary)
 	c := mustLogin(t, g.mode("reads"))
 	e, err := refused(c, "SELECT 1")
-	if err != nil || field(e, 'C') != "57P03" || !strings.Contains(field(e, 'M'), `no standby of shard "main"`) || !strings.Contains(field(e, 'D'), two.Addr()+": its monitor") {
+	if err != nil || field(e, wire.FieldCode) != "57P03" || !strings.Contains(field(e, wire.FieldMessage), `no standby of shard "main"`) || !strings.Contains(field(e, wire.FieldDetail), two.Addr()+": its monitor") {
 		t.Errorf("a read without a standby: %q, %v", e, err)
 	}
 

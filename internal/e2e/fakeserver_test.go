@@ -104,7 +104,7 @@ func (c *fakeConn) put(p []byte) error {
 
 var (
 	authOK   = wire.AppendAuthenticationOk(nil)
-	ready    = wire.AppendReadyForQuery(nil, 'I')
+	ready    = wire.AppendReadyForQuery(nil, wire.TxIdle)
 	complete = wire.AppendCommandComplete(nil, "SELECT 1")
 )
 
@@ -132,9 +132,9 @@ func (c *fakeConn) serve(answer func(typ byte, body []byte) error) error {
 		}
 		var err error
 		switch head[0] {
-		case 'S':
+		case wire.MsgSync:
 			err = c.put(ready)
-		case 'X':
+		case wire.MsgTerminate:
 			return errLeave
 		default:
 			err = answer(head[0], body)

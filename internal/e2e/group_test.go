@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/wire"
 )
 
 // group is one test's own replication group, its hosts all with the role auto, and a Fencepost in front of it. Its lab's
@@ -243,13 +244,13 @@ func refused(c *raw, sql string) (body []byte, err error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case m.typ == 'E' && field(m.body, 'S') == "FATAL":
+		case m.typ == wire.MsgErrorResponse && field(m.body, wire.FieldLocalizedSeverity) == "FATAL":
 			return m.body, nil
-		case m.typ == 'E':
+		case m.typ == wire.MsgErrorResponse:
 			body = m.body
-		case m.typ == 'Z' && body == nil:
+		case m.typ == wire.MsgReadyForQuery && body == nil:
 			return nil, errors.New("it was not refused")
-		case m.typ == 'Z':
+		case m.typ == wire.MsgReadyForQuery:
 			return body, nil
 		}
 	}
@@ -264,7 +265,7 @@ func (g *group) loginRefused(want ...string) {
 	defer c.nc.Close()
 	g.must(c.write(startupPacket(version30, "user", anyUser, "database", "transaction")))
 	m, err := c.next()
-	if err != nil || m.typ != 'E' || field(m.body, 'S') != "FATAL" || field(m.body, 'C') != "57P03" {
+	if err != nil || m.typ != wire.MsgErrorResponse || field(m.body, wire.FieldLocalizedSeverity) != "FATAL" || field(m.body, wire.FieldCode) != "57P03" {
 		g.t.Errorf("a login without a primary: %q %q, %v; want FATAL 57P03\n%s", m.typ, m.body, err, g.said())
 		return
 	}
@@ -274,7 +275,7 @@ func (g *group) loginRefused(want ...string) {
 // explains checks that an error is in the words of an operator.
 func (g *group) explains(body []byte, want []string) {
 	g.t.Helper()
-	text := strings.Join([]string{field(body, 'M'), field(body, 'D'), field(body, 'H')}, "\n")
+	text := strings.Join([]string{field(body, wire.FieldMessage), field(body, wire.FieldDetail), field(body, wire.FieldHint)}, "\n")
 	for _, w := range append([]string{`no primary is known for shard "main" since`, "safe to retry"}, want...) {
 		if !strings.Contains(text, w) {
 			g.t.Errorf("the error lacks %q:\n%s", w, text)
@@ -288,7 +289,7 @@ func (g *group) noPrimary(want ...string) {
 	c := mustLogin(g.t, g.transaction())
 	defer c.close()
 	e, err := refused(c, "INSERT INTO written VALUES ('refused', 1)")
-	if err != nil || field(e, 'C') != "57P03" || field(e, 'S') != "ERROR" {
+	if err != nil || field(e, wire.FieldCode) != "57P03" || field(e, wire.FieldLocalizedSeverity) != "ERROR" {
 		g.t.Errorf("a write without a primary: %q, %v; want 57P03\n%s", e, err, g.said())
 		return
 	}

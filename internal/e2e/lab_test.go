@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/wire"
 )
 
 // lab is one test's own database, on a server it shares with other tests, and its own Fencepost in front.
@@ -272,17 +273,17 @@ func (l *lab) rows(sql string) []map[string]string {
 			l.t.Fatalf("%s: %v", sql, err)
 		}
 		switch m.typ {
-		case 'T':
+		case wire.MsgRowDescription:
 			names = columnNames(m.body)
-		case 'D':
+		case wire.MsgDataRow:
 			row := map[string]string{}
 			for i, v := range columns(m.body) {
 				row[names[i]] = v
 			}
 			rows = append(rows, row)
-		case 'E':
-			l.t.Fatalf("%s: %s", sql, field(m.body, 'M'))
-		case 'Z':
+		case wire.MsgErrorResponse:
+			l.t.Fatalf("%s: %s", sql, field(m.body, wire.FieldMessage))
+		case wire.MsgReadyForQuery:
 			return rows
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/wire"
 )
 
 // Field case 5.18: a client that gets no backend in time gets an error where a server would put one: with ReadyForQuery
@@ -63,7 +65,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := c.next()
-	if err != nil || field(m.body, 'S') != "ERROR" || field(m.body, 'V') != "ERROR" || !strings.HasPrefix(field(m.body, 'M'), "query_wait_timeout") || field(m.body, 'H') == "" {
+	if err != nil || field(m.body, wire.FieldLocalizedSeverity) != "ERROR" || field(m.body, wire.FieldSeverity) != "ERROR" || !strings.HasPrefix(field(m.body, wire.FieldMessage), "query_wait_timeout") || field(m.body, wire.FieldHint) == "" {
 		t.Errorf("%q, %v", m.body, err)
 	}
 }

@@ -1,6 +1,10 @@
 package e2e
 
-import "github.com/jackc/pgx/v5/pgproto3"
+import (
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/wire"
+)
 
 // The protocol's messages under short names, so that a test reads like the conversation it is about.
 
@@ -18,11 +22,11 @@ func bind(portal, statement string, params ...string) pgproto3.FrontendMessage {
 }
 
 func describeStatement(name string) pgproto3.FrontendMessage {
-	return &pgproto3.Describe{ObjectType: 'S', Name: name}
+	return &pgproto3.Describe{ObjectType: wire.ObjectStatement, Name: name}
 }
 
 func describePortal(name string) pgproto3.FrontendMessage {
-	return &pgproto3.Describe{ObjectType: 'P', Name: name}
+	return &pgproto3.Describe{ObjectType: wire.ObjectPortal, Name: name}
 }
 
 func execute(portal string, rows uint32) pgproto3.FrontendMessage {
@@ -30,11 +34,11 @@ func execute(portal string, rows uint32) pgproto3.FrontendMessage {
 }
 
 func closeStatement(name string) pgproto3.FrontendMessage {
-	return &pgproto3.Close{ObjectType: 'S', Name: name}
+	return &pgproto3.Close{ObjectType: wire.ObjectStatement, Name: name}
 }
 
 func closePortal(name string) pgproto3.FrontendMessage {
-	return &pgproto3.Close{ObjectType: 'P', Name: name}
+	return &pgproto3.Close{ObjectType: wire.ObjectPortal, Name: name}
 }
 
 func copyData(s string) pgproto3.FrontendMessage { return &pgproto3.CopyData{Data: []byte(s)} }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/wire"
 )
 
 // A conversation is a list of writes, each answered with what is wanted before the next one is sent.
@@ -37,7 +39,7 @@ func (c *raw) expect(want string) error {
 		m, err := c.next()
 		note := "EOF"
 		switch {
-		case err == nil && (m.typ == 'S' || m.typ == 'K'):
+		case err == nil && (m.typ == wire.MsgParameterStatus || m.typ == wire.MsgBackendKeyData):
 			continue
 		case err == nil:
 			note = c.note(m)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/wire"
 )
 
 // raw is a client that sends what it is told to, byte for byte, and writes down what comes back. It checks nothing.
@@ -123,11 +125,11 @@ func (c *raw) nextWithin(limit time.Duration) (message, error) {
 		return message{}, err
 	}
 	switch m.typ {
-	case 'S':
+	case wire.MsgParameterStatus:
 		f := strings.Split(string(m.body), "\x00")
 		c.params[f[0]] = f[1]
 		c.told = append(c.told, f[0]+"="+f[1])
-	case 'K':
+	case wire.MsgBackendKeyData:
 		c.pid, c.secret = binary.BigEndian.Uint32(m.body), m.body[4:]
 	}
 	return m, nil
@@ -137,7 +139,7 @@ func (c *raw) nextWithin(limit time.Duration) (message, error) {
 // ParameterStatus and BackendKeyData are not in it: see params, settings, pid and secret.
 func (c *raw) answers(n int) (string, error) {
 	return c.until(func(m message) bool {
-		if m.typ == 'Z' {
+		if m.typ == wire.MsgReadyForQuery {
 			n--
 		}
 		return n == 0
@@ -159,7 +161,7 @@ func (c *raw) until(last func(message) bool) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("after %q: %w", strings.Join(trace, " "), err)
 		}
-		if m.typ != 'S' && m.typ != 'K' {
+		if m.typ != wire.MsgParameterStatus && m.typ != wire.MsgBackendKeyData {
 			trace = append(trace, c.note(m))
 		}
 		if last(m) {
@@ -194,13 +196,13 @@ func (c *raw) query(sql string) (string, error) {
 			return "", fmt.Errorf("%.60s: %w", sql, err)
 		}
 		switch m.typ {
-		case 'D':
+		case wire.MsgDataRow:
 			if row := columns(m.body); value == "" && len(row) > 0 {
 				value = row[0]
 			}
-		case 'E':
-			failed = fmt.Errorf("%.60s: %s %s", sql, field(m.body, 'C'), field(m.body, 'M'))
-		case 'Z':
+		case wire.MsgErrorResponse:
+			failed = fmt.Errorf("%.60s: %s %s", sql, field(m.body, wire.FieldCode), field(m.body, wire.FieldMessage))
+		case wire.MsgReadyForQuery:
 			return value, failed
 		}
 	}
@@ -216,7 +218,7 @@ func (c *raw) settings() []string {
 // note is a message in short: its type, and what of it says most.
 func (c *raw) note(m message) string {
 	switch m.typ {
-	case 'D':
+	case wire.MsgDataRow:
 		row := columns(m.body)
 		for i, v := range row {
 			if len(v) > 64 {
@@ -224,21 +226,21 @@ func (c *raw) note(m message) string {
 			}
 		}
 		return "D[" + strings.Join(row, "|") + "]"
-	case 'C':
+	case wire.MsgCommandComplete:
 		return "C[" + strings.TrimRight(string(m.body), "\x00") + "]"
-	case 'Z':
+	case wire.MsgReadyForQuery:
 		return "Z[" + string(m.body) + "]"
-	case 'E':
-		return "E[" + field(m.body, 'C') + "]"
-	case 'N':
-		return "N[" + field(m.body, 'M') + "]"
-	case 'A':
+	case wire.MsgErrorResponse:
+		return "E[" + field(m.body, wire.FieldCode) + "]"
+	case wire.MsgNoticeResponse:
+		return "N[" + field(m.body, wire.FieldMessage) + "]"
+	case wire.MsgNotificationResponse:
 		return "A[" + strings.Join(strings.Split(string(m.body[4:]), "\x00")[:2], "|") + "]"
-	case 'R':
+	case wire.MsgAuthentication:
 		return fmt.Sprintf("R[%d]", binary.BigEndian.Uint32(m.body))
-	case 'd', 'V':
+	case wire.MsgCopyData, wire.MsgFunctionCallResponse:
 		return fmt.Sprintf("%c[%s]", m.typ, strings.TrimRight(string(m.body), "\n"))
-	case 'v':
+	case wire.MsgNegotiateProtocolVersion:
 		f := strings.Split(string(m.body[8:]), "\x00")
 		return fmt.Sprintf("v[%x %s]", binary.BigEndian.Uint32(m.body), strings.Join(f[:len(f)-1], ","))
 	}

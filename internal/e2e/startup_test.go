@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/wire"
 )
 
 const (
@@ -181,7 +183,7 @@ func TestBytesBehindEncryptionRequest(t *testing.T) {
 			if strings.Contains(text, "Z\x00\x00\x00\x05I") || len(text) > 0 && text[0] != 'E' {
 				t.Errorf("%x was answered with %q", p, b)
 			}
-			if at.name != "direct" && field([]byte(text[min(5, len(text)):]), 'C') != "08P01" {
+			if at.name != "direct" && field([]byte(text[min(5, len(text)):]), wire.FieldCode) != "08P01" {
 				t.Errorf("%x was answered with %q, want 08P01", p, b)
 			}
 		}
@@ -239,10 +241,10 @@ func TestOptions(t *testing.T) {
 		}
 		var said string
 		got, err := c.until(func(m message) bool {
-			if m.typ == 'E' {
-				said = field(m.body, 'M')
+			if m.typ == wire.MsgErrorResponse {
+				said = field(m.body, wire.FieldMessage)
 			}
-			return m.typ == 'Z'
+			return m.typ == wire.MsgReadyForQuery
 		})
 		if err != nil {
 			t.Fatal(err)

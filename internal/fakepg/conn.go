@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/wire"
 )
 
 // conn is one connection: a goroutine that reads and one that works and writes. Both end with the connection.
@@ -304,9 +306,19 @@ func describe(m pgproto3.FrontendMessage) (typ byte, text string) {
 // Decode decodes one encoded client message; nil if it is none.
 func Decode(b []byte) pgproto3.FrontendMessage {
 	m := map[byte]pgproto3.FrontendMessage{
-		'Q': &pgproto3.Query{}, 'P': &pgproto3.Parse{}, 'B': &pgproto3.Bind{}, 'D': &pgproto3.Describe{}, 'E': &pgproto3.Execute{},
-		'C': &pgproto3.Close{}, 'S': &pgproto3.Sync{}, 'H': &pgproto3.Flush{}, 'F': &pgproto3.FunctionCall{}, 'X': &pgproto3.Terminate{},
-		'd': &pgproto3.CopyData{}, 'c': &pgproto3.CopyDone{}, 'f': &pgproto3.CopyFail{},
+		wire.MsgQuery:        &pgproto3.Query{},
+		wire.MsgParse:        &pgproto3.Parse{},
+		wire.MsgBind:         &pgproto3.Bind{},
+		wire.MsgDescribe:     &pgproto3.Describe{},
+		wire.MsgExecute:      &pgproto3.Execute{},
+		wire.MsgClose:        &pgproto3.Close{},
+		wire.MsgSync:         &pgproto3.Sync{},
+		wire.MsgFlush:        &pgproto3.Flush{},
+		wire.MsgFunctionCall: &pgproto3.FunctionCall{},
+		wire.MsgTerminate:    &pgproto3.Terminate{},
+		wire.MsgCopyData:     &pgproto3.CopyData{},
+		wire.MsgCopyDone:     &pgproto3.CopyDone{},
+		wire.MsgCopyFail:     &pgproto3.CopyFail{},
 	}[b[0]]
 	if m == nil || m.Decode(append([]byte(nil), b[5:]...)) != nil {
 		return nil

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/wire"
 )
 
 // Engine is the message loop of one session. It is for one goroutine; make it with NewEngine.
@@ -98,11 +100,11 @@ func (e *Engine) forget() {
 func (e *Engine) Status() byte {
 	switch e.tx {
 	case explicit:
-		return 'T'
+		return wire.TxOpen
 	case failed:
-		return 'E'
+		return wire.TxFailed
 	}
-	return 'I'
+	return wire.TxIdle
 }
 
 // AtRest reports whether the session holds nothing open: no transaction, explicit or implicit, no COPY, and nothing is

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/wire"
 )
 
 // step works on a message of the extended protocol.
@@ -21,7 +23,7 @@ func (e *Engine) step(m pgproto3.FrontendMessage) *Error {
 		return e.executeMessage(m)
 	case *pgproto3.Close:
 		e.start()
-		if m.ObjectType == 'S' {
+		if m.ObjectType == wire.ObjectStatement {
 			delete(e.statements, m.Name)
 		} else {
 			delete(e.portals, m.Name)
@@ -79,7 +81,7 @@ func (e *Engine) bind(m *pgproto3.Bind) *Error {
 func (e *Engine) describeMessage(m *pgproto3.Describe) *Error {
 	e.start()
 	var s *statement
-	if m.ObjectType == 'S' {
+	if m.ObjectType == wire.ObjectStatement {
 		p := e.statements[m.Name]
 		if p == nil {
 			return fail("26000", "prepared statement %q does not exist", m.Name)
@@ -96,7 +98,7 @@ func (e *Engine) describeMessage(m *pgproto3.Describe) *Error {
 	if e.tx == failed && rows {
 		return aborted()
 	}
-	if m.ObjectType == 'S' {
+	if m.ObjectType == wire.ObjectStatement {
 		e.Send(&pgproto3.ParameterDescription{})
 	}
 	if rows {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"fencepost/internal/fakepg"
+	"fencepost/wire"
 )
 
 // line is a client, a server and the two directions between them, with a tracker where the relay is: it notes what the
@@ -44,7 +45,7 @@ type answer struct {
 
 func decodeAnswer(b []byte) pgproto3.BackendMessage {
 	a := answer{typ: b[0]}
-	if a.typ == 'Z' {
+	if a.typ == wire.MsgReadyForQuery {
 		a.status = b[5]
 	}
 	return a
@@ -89,7 +90,7 @@ func (l *line) receive() error {
 	a := l.toClient[0].(answer)
 	l.toClient = l.toClient[1:]
 	var ok bool
-	if a.typ == 'Z' {
+	if a.typ == wire.MsgReadyForQuery {
 		l.note("<Z:%c", a.status)
 		ok = l.tracker.Ready(a.status)
 	} else {
@@ -278,7 +279,7 @@ func sensible(r *rand.Rand) (pieces [][]pgproto3.FrontendMessage) {
 	default:
 		var all []pgproto3.FrontendMessage
 		for range 1 + r.IntN(3) {
-			all = append(all, &pgproto3.Parse{Query: sql()}, &pgproto3.Bind{}, &pgproto3.Describe{ObjectType: 'P'}, &pgproto3.Execute{})
+			all = append(all, &pgproto3.Parse{Query: sql()}, &pgproto3.Bind{}, &pgproto3.Describe{ObjectType: wire.ObjectPortal}, &pgproto3.Execute{})
 		}
 		piece(append(all, &pgproto3.Sync{})...)
 	}

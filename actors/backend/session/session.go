@@ -18,12 +18,12 @@
 // is a desync: nobody can say any more what belongs to whom, and both connections must be closed.
 package session
 
-import "strings"
+import "fencepost/wire"
 
 // Tracker follows one client and the server connection it holds. The zero value is not ready: call Reset.
 type Tracker struct {
 	open     queue
-	status   byte // of the last ReadyForQuery: 'I', 'T' or 'E'
+	status   byte // of the last ReadyForQuery: wire.TxIdle and so on
 	copying  copyState
 	unsynced bool // extended-protocol messages were sent after the last Sync, Query or FunctionCall
 	skipping bool // the server skips everything until a Sync that has not been sent yet
@@ -41,16 +41,16 @@ const (
 
 // dataMark stands in the queue for CopyData sent before the server said CopyInResponse, endMark for CopyDone or CopyFail.
 const (
-	dataMark = 'd'
-	endMark  = 'c'
+	dataMark = wire.MsgCopyData
+	endMark  = wire.MsgCopyDone
 )
 
 // Reset prepares the tracker for a server connection at rest.
 func (t *Tracker) Reset() {
-	*t = Tracker{status: 'I'}
+	*t = Tracker{status: wire.TxIdle}
 }
 
-// Status is the transaction status the server reported last: 'I' idle, 'T' in a transaction, 'E' in a failed one.
+// Status is the transaction status the server reported last: wire.TxIdle and so on.
 func (t *Tracker) Status() byte { return t.status }
 
 // Outstanding is the number of messages sent and not answered; at least 1 where that cannot be told (Pinned).
@@ -62,9 +62,9 @@ func (t *Tracker) Outstanding() int {
 }
 
 // Idle reports whether the server owes nothing and holds no transaction: nothing unanswered, nothing sent since the last
-// Sync, no COPY, status 'I'. The other half of the rule, both directions at a message boundary, is the relay's.
+// Sync, no COPY, no transaction. The other half of the rule, both directions at a message boundary, is the relay's.
 func (t *Tracker) Idle() bool {
-	return t.open.n == 0 && t.status == 'I' && !t.unsynced && !t.skipping && t.copying == noCopy && !t.pinned
+	return t.open.n == 0 && t.status == wire.TxIdle && !t.unsynced && !t.skipping && t.copying == noCopy && !t.pinned
 }
 
 // AtRest is Idle whatever the transaction status: nothing is on its way in either direction.
@@ -87,32 +87,32 @@ func (t *Tracker) Pinned() bool { return t.pinned }
 // Sent notes a client message of type typ. It reports false when no client may send such a message here.
 func (t *Tracker) Sent(typ byte) bool {
 	if t.pinned {
-		return strings.IndexByte("QFSPBDCEdcfH", typ) >= 0
+		return typ != wire.MsgTerminate && typ != wire.MsgPasswordResponse && wire.ClientMessageLimit(typ) > 0
 	}
 	switch typ {
-	case 'Q', 'F':
+	case wire.MsgQuery, wire.MsgFunctionCall:
 		t.unsynced = false
 		if !t.skipping {
 			t.open.push(typ)
 		}
-	case 'S':
+	case wire.MsgSync:
 		t.sentSync()
-	case 'P', 'B', 'D', 'C', 'E':
+	case wire.MsgParse, wire.MsgBind, wire.MsgDescribe, wire.MsgClose, wire.MsgExecute:
 		t.unsynced = true
 		if !t.skipping {
 			t.open.push(typ)
 		}
-	case 'd':
+	case wire.MsgCopyData:
 		if t.copying != copyIn && !t.skipping && t.open.n > 0 && t.open.last() != dataMark {
 			t.open.push(dataMark)
 		}
-	case 'c', 'f':
+	case wire.MsgCopyDone, wire.MsgCopyFail:
 		if t.copying == copyIn {
 			t.copying = copyInEnded
 		} else if !t.skipping && t.open.n > 0 {
 			t.open.push(endMark)
 		}
-	case 'H':
+	case wire.MsgFlush:
 	default:
 		return false
 	}
@@ -127,7 +127,7 @@ func (t *Tracker) sentSync() {
 		return
 	}
 	t.unsynced, t.skipping = false, false
-	t.open.push('S')
+	t.open.push(wire.MsgSync)
 }
 
 // Received notes a server message of type typ other than ReadyForQuery. It reports false on a desync.
@@ -136,39 +136,40 @@ func (t *Tracker) Received(typ byte) bool {
 		return true // nothing can be told any more; the server goes on serving this client
 	}
 	switch typ {
-	case 'D', 'd', 'c', 'N', 'S', 'A', 't':
-		return true // rows, copy data, notices, parameters, notifications, parameter descriptions answer nothing
-	case 'E':
+	case wire.MsgDataRow, wire.MsgCopyData, wire.MsgCopyDone, wire.MsgParameterDescription,
+		wire.MsgNoticeResponse, wire.MsgParameterStatus, wire.MsgNotificationResponse:
+		return true // they answer nothing
+	case wire.MsgErrorResponse:
 		t.failed()
 		return true
 	}
 	head := t.head()
 	switch typ {
-	case '1':
-		return t.strike(head, 'P')
-	case '2':
-		return t.strike(head, 'B')
-	case '3':
-		return t.strike(head, 'C')
-	case 'n':
-		return t.strike(head, 'D')
-	case 'T':
-		return head == 'Q' || t.strike(head, 'D')
-	case 'C', 'I':
+	case wire.MsgParseComplete:
+		return t.strike(head, wire.MsgParse)
+	case wire.MsgBindComplete:
+		return t.strike(head, wire.MsgBind)
+	case wire.MsgCloseComplete:
+		return t.strike(head, wire.MsgClose)
+	case wire.MsgNoData:
+		return t.strike(head, wire.MsgDescribe)
+	case wire.MsgRowDescription:
+		return head == wire.MsgQuery || t.strike(head, wire.MsgDescribe)
+	case wire.MsgCommandComplete, wire.MsgEmptyQueryResponse:
 		t.copying = noCopy
-		return head == 'Q' || t.strike(head, 'E')
-	case 's':
-		return t.strike(head, 'E')
-	case 'V':
-		return head == 'F'
-	case 'G':
+		return head == wire.MsgQuery || t.strike(head, wire.MsgExecute)
+	case wire.MsgPortalSuspended:
+		return t.strike(head, wire.MsgExecute)
+	case wire.MsgFunctionCallResponse:
+		return head == wire.MsgFunctionCall
+	case wire.MsgCopyInResponse:
 		return t.copyInStarted(head)
-	case 'H':
+	case wire.MsgCopyOutResponse:
 		t.copying = copyOut
-		return head == 'Q' || head == 'E'
-	case 'W':
+		return head == wire.MsgQuery || head == wire.MsgExecute
+	case wire.MsgCopyBothResponse:
 		t.pinned = true
-		return head == 'Q' || head == 'E'
+		return head == wire.MsgQuery || head == wire.MsgExecute
 	}
 	return false
 }
@@ -180,11 +181,11 @@ func (t *Tracker) Ready(status byte) bool {
 		return true
 	}
 	switch t.head() {
-	case 'Q', 'S', 'F':
+	case wire.MsgQuery, wire.MsgSync, wire.MsgFunctionCall:
 	default:
 		return false
 	}
-	if status != 'I' && status != 'T' && status != 'E' {
+	if status != wire.TxIdle && status != wire.TxOpen && status != wire.TxFailed {
 		return false
 	}
 	t.open.pop()
@@ -219,12 +220,12 @@ func (t *Tracker) strike(head, want byte) bool {
 func (t *Tracker) failed() {
 	t.copying = noCopy
 	switch t.head() {
-	case 'P', 'B', 'D', 'C', 'E':
+	case wire.MsgParse, wire.MsgBind, wire.MsgDescribe, wire.MsgClose, wire.MsgExecute:
 	default:
 		return
 	}
 	for t.open.n > 0 {
-		if t.open.first() == 'S' {
+		if t.open.first() == wire.MsgSync {
 			return
 		}
 		t.open.pop()
@@ -234,7 +235,7 @@ func (t *Tracker) failed() {
 
 // copyInStarted strikes out the Syncs that the server reads, and ignores, while it waits for copy data.
 func (t *Tracker) copyInStarted(head byte) bool {
-	if head != 'Q' && head != 'E' {
+	if head != wire.MsgQuery && head != wire.MsgExecute {
 		return false
 	}
 	t.copying = copyIn
@@ -247,12 +248,12 @@ func (t *Tracker) copyInStarted(head byte) bool {
 			t.copying = copyInEnded
 			for _, m := range rest[i+1:] {
 				t.open.push(m)
-				synced = synced || m == 'S' || m == 'Q' || m == 'F'
+				synced = synced || m == wire.MsgSync || m == wire.MsgQuery || m == wire.MsgFunctionCall
 			}
 			break
 		}
 		switch m {
-		case 'S':
+		case wire.MsgSync:
 			// Certain before the first CopyData; after it the COPY may have failed, and the Sync be answered.
 			t.pinned = t.pinned || data
 		case dataMark:
@@ -261,7 +262,7 @@ func (t *Tracker) copyInStarted(head byte) bool {
 			t.pinned = true // PostgreSQL fails the COPY on it: whatever follows cannot be told apart here
 		}
 	}
-	if head == 'E' && !synced {
+	if head == wire.MsgExecute && !synced {
 		t.unsynced = true // a Sync that was ignored does not count
 	}
 	return true

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"fencepost/wire"
 )
 
 // The scripts in testdata say what a client sends and a server answers, one token a message: ">Q" sent, "<T" received,
@@ -79,11 +81,11 @@ func BenchmarkSimpleQuery(b *testing.B) {
 	t.Reset()
 	b.ReportAllocs()
 	for b.Loop() {
-		t.Sent('Q')
-		t.Received('T')
-		t.Received('D')
-		t.Received('C')
-		t.Ready('I')
+		t.Sent(wire.MsgQuery)
+		t.Received(wire.MsgRowDescription)
+		t.Received(wire.MsgDataRow)
+		t.Received(wire.MsgCommandComplete)
+		t.Ready(wire.TxIdle)
 		if !t.Idle() {
 			b.Fatal("not idle")
 		}
