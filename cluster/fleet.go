@@ -117,8 +117,8 @@ func (f *fleet) receiveOthers(ctx actor.Context, now time.Time) {
 		f.subscribe(ctx, now, msg)
 	case *Publish:
 		f.publish(now, msg)
-	case *PublishFloor:
-		f.publishFloor(ctx, now, msg)
+	case *PublishFloorClaim:
+		f.publishFloorClaim(ctx, now, msg)
 	case *Forgotten:
 		f.forgotten(ctx, now, msg)
 	case *CancelFor:

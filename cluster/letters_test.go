@@ -394,9 +394,11 @@ func TestForgetAndLies(t *testing.T) {
 		n := newMemnet(20)
 		proxies := memFleet(t, n, 3, nil)
 		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
-		proxies[0].send(&PublishFloor{"main", "10.0.0.1:5432", role.Floor{SystemID: 7, Timeline: 9}, time.Now()})
+		proxies[0].send(&PublishFloorClaim{"main", "10.0.0.1:5432", role.Floor{SystemID: 7, Timeline: 9}, time.Now()})
 		time.Sleep(time.Second)
-		if !has(proxies[2].shard, func(m *PeerFloor) bool { return m.Promised.Record.Floor.Timeline == 9 && m.Promised.Member == "m0" }) {
+		if !has(proxies[2].shard, func(m *PeerFloorClaim) bool {
+			return m.FloorClaim.Record.Floor.Timeline == 9 && m.FloorClaim.Member == "m0"
+		}) {
 			t.Fatal("the claim did not arrive")
 		}
 		proxies[1].send(&Forgotten{"main", 1})

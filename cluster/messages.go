@@ -12,7 +12,7 @@ import (
 
 // Messages to the fleet, from shards.
 type (
-	// Subscribe asks for what other members say of a shard: PeerEvidence, PeerFloor and Forgotten, all that is known at once,
+	// Subscribe asks for what other members say of a shard: PeerEvidence, PeerFloorClaim and Forgotten, all that is known at once,
 	// then Ready, if that is so or as soon as it is. Generation is the one the shard is in. A second one of the same
 	// subscriber has everything sent again. It ends when the subscriber ends.
 	Subscribe struct {
@@ -26,9 +26,9 @@ type (
 		Shard       string
 		Observation role.Observation
 	}
-	// PublishFloor tells the others that this process itself saw a host out of recovery on a timeline; never what it has from
+	// PublishFloorClaim tells the others that this process itself saw a host out of recovery on a timeline; never what it has from
 	// others, or no lie would ever end. At is when the host was asked.
-	PublishFloor struct {
+	PublishFloorClaim struct {
 		Shard string
 		Host  role.Host
 		Floor role.Floor
@@ -50,10 +50,10 @@ type (
 		Shard string
 		Told  evidence.Told
 	}
-	// PeerFloor is another member's claim: likewise.
-	PeerFloor struct {
-		Shard    string
-		Promised evidence.Promised
+	// PeerFloorClaim is another member's claim: likewise.
+	PeerFloorClaim struct {
+		Shard      string
+		FloorClaim evidence.FloorClaim
 	}
 	// Ready says that the shard may grant writes, as far as the fleet is concerned. It is sent once to each subscriber, after
 	// what was known by then. Joined: some other member was heard; else JoinWait is over, or there is nobody to join.

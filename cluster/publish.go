@@ -62,7 +62,7 @@ func (f *fleet) deliver(ctx actor.Context, shard string, r evidence.Record, to [
 	case r.Observer == f.cfg.Boot:
 		return
 	case r.Kind == evidence.Claimed:
-		msg = &PeerFloor{shard, evidence.Promised{Record: r, Member: f.roster.name(r.Observer)}}
+		msg = &PeerFloorClaim{shard, evidence.FloorClaim{Record: r, Member: f.roster.name(r.Observer)}}
 	default:
 		msg = &PeerEvidence{shard, evidence.Told{Record: r, Member: f.roster.name(r.Observer)}}
 	}
@@ -100,7 +100,7 @@ func (f *fleet) refresh() time.Duration {
 	return time.Second * time.Duration(max(1, f.store.members.Load()/10))
 }
 
-func (f *fleet) publishFloor(ctx actor.Context, now time.Time, msg *PublishFloor) {
+func (f *fleet) publishFloorClaim(ctx actor.Context, now time.Time, msg *PublishFloorClaim) {
 	shard := f.own(msg.Shard)
 	r, ok := evidence.NewClaimed(shard, f.cfg.Boot, f.store.seq+1, msg.Host, msg.Floor, msg.At)
 	if !ok {

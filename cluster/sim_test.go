@@ -77,7 +77,7 @@ func TestPartitionHeals(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				left[0].saw("10.0.0.1:5432", role.Writable, 5)
 				right[0].saw("10.0.0.2:5432", role.Writable, 6)
-				right[0].send(&PublishFloor{"main", "10.0.0.2:5432", role.Floor{SystemID: 7, Timeline: 6}, time.Now()})
+				right[0].send(&PublishFloorClaim{"main", "10.0.0.2:5432", role.Floor{SystemID: 7, Timeline: 6}, time.Now()})
 				right[0].send(&Forgotten{"other", 3})
 				time.Sleep(3 * time.Minute)
 				for _, p := range proxies {
@@ -95,7 +95,7 @@ func TestPartitionHeals(t *testing.T) {
 					}
 					for _, p := range left {
 						_, seen := p.knows("10.0.0.2:5432", 6)
-						if !seen || !has(p.shard, func(m *PeerFloor) bool { return m.Promised.Record.Floor.Timeline == 6 }) {
+						if !seen || !has(p.shard, func(m *PeerFloorClaim) bool { return m.FloorClaim.Record.Floor.Timeline == 6 }) {
 							return false
 						}
 					}

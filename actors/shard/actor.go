@@ -275,8 +275,8 @@ func (a *decider) dispatch(now time.Time, message any) {
 		a.release(now, m)
 	case *cluster.PeerEvidence:
 		a.judge(now, m.Told)
-	case *cluster.PeerFloor:
-		a.judge(now, m.Promised)
+	case *cluster.PeerFloorClaim:
+		a.judge(now, m.FloorClaim)
 	case *cluster.Forgotten:
 		a.judge(now, evidence.Forgot{Generation: m.Generation})
 	case *cluster.Ready:

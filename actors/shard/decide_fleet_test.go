@@ -35,7 +35,7 @@ func TestShardRestartKeepsWhatItSaw(t *testing.T) {
 		if !ok {
 			t.Fatal("no claim")
 		}
-		p.send(&fleet.PeerFloor{Shard: "main", Promised: evidence.Promised{Record: claim, Member: "b"}})
+		p.send(&fleet.PeerFloorClaim{Shard: "main", FloorClaim: evidence.FloorClaim{Record: claim, Member: "b"}})
 		p.wantElected("")
 		p.probed(answer(hostB, role.ReadOnly, 5)) // out of recovery, and cannot be elected
 		p.send(crash{})

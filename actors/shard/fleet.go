@@ -62,7 +62,7 @@ func (a *decider) tellJudge(now time.Time) {
 	}
 	if o, ok := a.election.OnFloor(); ok {
 		a.mem.peers.floor = own
-		a.ctx.Send(a.cfg.Fleet, &cluster.PublishFloor{Shard: a.cfg.Shard.Name, Host: o.Host, Floor: own, At: o.Asked})
+		a.ctx.Send(a.cfg.Fleet, &cluster.PublishFloorClaim{Shard: a.cfg.Shard.Name, Host: o.Host, Floor: own, At: o.Asked})
 	}
 }
 

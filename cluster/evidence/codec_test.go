@@ -89,7 +89,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			table.Merge(epoch, r)
 			j.Step(epoch, Told{r, "m"})
-			j.Step(epoch, Promised{r, "m"})
+			j.Step(epoch, FloorClaim{r, "m"})
 		})
 		table.Expire(epoch.Add(time.Hour))
 	})

@@ -62,8 +62,8 @@ func (j *Judge) Step(now time.Time, ev Event) []Effect {
 		j.looked(e.Observation)
 	case Told:
 		j.told(e)
-	case Promised:
-		j.promised(e)
+	case FloorClaim:
+		j.keepClaim(e)
 	case Forgot:
 		j.forgot(e.Generation)
 	}
@@ -234,8 +234,8 @@ func (j *Judge) probe(h *host, why string) {
 	}
 }
 
-// promised keeps a claim; settle judges it.
-func (j *Judge) promised(e Promised) {
+// keepClaim keeps a claim; settle judges it.
+func (j *Judge) keepClaim(e FloorClaim) {
 	r := e.Record
 	if r.Kind != Claimed || j.isMuted(r.Observer, r.Host) {
 		return

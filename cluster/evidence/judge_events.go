@@ -35,8 +35,8 @@ type (
 		Record Record
 		Member string
 	}
-	// Promised is another member's claim.
-	Promised struct {
+	// FloorClaim is another member's claim.
+	FloorClaim struct {
 		Record Record
 		Member string
 	}
@@ -44,19 +44,19 @@ type (
 	Forgot struct{ Generation uint64 }
 )
 
-func (Hosts) event()    {}
-func (Decided) event()  {}
-func (Looked) event()   {}
-func (Told) event()     {}
-func (Promised) event() {}
-func (Forgot) event()   {}
+func (Hosts) event()      {}
+func (Decided) event()    {}
+func (Looked) event()     {}
+func (Told) event()       {}
+func (FloorClaim) event() {}
+func (Forgot) event()     {}
 
-func (e Hosts) String() string    { return fmt.Sprintf("hosts %v", e.List) }
-func (e Decided) String() string  { return fmt.Sprintf("decided %q on %s", e.Elected, e.Floor) }
-func (e Looked) String() string   { return fmt.Sprintf("looked: %s", e.Observation) }
-func (e Told) String() string     { return fmt.Sprintf("told by %s: %s", e.Member, e.Record) }
-func (e Promised) String() string { return fmt.Sprintf("promised by %s: %s", e.Member, e.Record) }
-func (e Forgot) String() string   { return fmt.Sprintf("generation %d", e.Generation) }
+func (e Hosts) String() string      { return fmt.Sprintf("hosts %v", e.List) }
+func (e Decided) String() string    { return fmt.Sprintf("decided %q on %s", e.Elected, e.Floor) }
+func (e Looked) String() string     { return fmt.Sprintf("looked: %s", e.Observation) }
+func (e Told) String() string       { return fmt.Sprintf("told by %s: %s", e.Member, e.Record) }
+func (e FloorClaim) String() string { return fmt.Sprintf("claim by %s: %s", e.Member, e.Record) }
+func (e Forgot) String() string     { return fmt.Sprintf("generation %d", e.Generation) }
 
 type (
 	// Floor is what the floor has to be at least by the word of others. It replaces the one before. With timeline 0 there is

@@ -92,7 +92,7 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64) Event {
 		if !ok {
 			t.Fatalf("%s: cannot be claimed", line)
 		}
-		return Promised{r, f[1]}
+		return FloorClaim{r, f[1]}
 	case "forgot":
 		return Forgot{number(t, f[1])}
 	}
@@ -163,7 +163,7 @@ func TestJudgeKeepsItsPace(t *testing.T) {
 				}
 			case 4, 5, 6:
 				if r, ok := NewClaimed(ShardOf("main"), b, uint64(i+1), h, role.Floor{SystemID: uint64(rnd.IntN(3)), Generation: uint64(rnd.IntN(20)), Timeline: o.Timeline}, now); ok {
-					ev = Promised{r, "m"}
+					ev = FloorClaim{r, "m"}
 				}
 			}
 			for _, e := range j.Step(now, ev) {
@@ -196,7 +196,7 @@ func TestJudgeIsBounded(t *testing.T) {
 	claims := func(observer int, h role.Host) {
 		seq++
 		r, _ := NewClaimed(ShardOf("main"), boot(fmt.Sprint("liar", observer)), seq, h, role.Floor{SystemID: 7, Timeline: 9}, now)
-		j.Step(now, Promised{r, "liar"})
+		j.Step(now, FloorClaim{r, "liar"})
 	}
 	for observer := range 3 * MaxClaims / MaxClaimsPerObserver {
 		for i := range MaxClaimsPerObserver {
@@ -219,11 +219,11 @@ func TestJudgeIsBounded(t *testing.T) {
 func TestJudgeForgetsTheFloodNotTheOthers(t *testing.T) {
 	j := &Judge{}
 	honest, _ := NewClaimed(ShardOf("main"), boot("honest"), 1, hostOf("b"), role.Floor{SystemID: 7, Timeline: 5}, epoch)
-	j.Step(epoch, Promised{honest, "honest"})
+	j.Step(epoch, FloorClaim{honest, "honest"})
 	for i := range 5000 {
 		h := role.Host(fmt.Sprintf("10.1.%d.%d:5432", i/250, i%250+1))
 		r, _ := NewClaimed(ShardOf("main"), boot("liar"), uint64(i+1), h, role.Floor{SystemID: 7, Timeline: 9}, epoch)
-		j.Step(epoch, Promised{r, "liar"})
+		j.Step(epoch, FloorClaim{r, "liar"})
 	}
 	j.Step(epoch, Hosts{[]role.Host{hostOf("a"), hostOf("b")}})
 	effects := j.Step(epoch, Decided{hostOf("a"), role.Floor{SystemID: 7, Timeline: 1}})

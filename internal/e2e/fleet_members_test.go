@@ -119,7 +119,7 @@ func fleetLies(t *testing.T, l *fleet.Lab) {
 	liar := joinFleet(t, l, "liar", nil)
 	liar.sees(len(l.Members) + 1)
 	floor := func(s *fleet.Server, timeline uint32) {
-		liar.send(&cluster.PublishFloor{Shard: "main", Host: role.Host(s.Front), Floor: role.Floor{SystemID: id, Generation: generation, Timeline: timeline}, At: time.Now()})
+		liar.send(&cluster.PublishFloorClaim{Shard: "main", Host: role.Host(s.Front), Floor: role.Floor{SystemID: id, Generation: generation, Timeline: timeline}, At: time.Now()})
 	}
 	seen := func(s *fleet.Server, v role.Verdict, timeline uint32) {
 		liar.send(&cluster.Publish{Shard: "main", Observation: role.Observation{Host: role.Host(s.Front), Verdict: v, SystemID: id, Timeline: timeline, Asked: time.Now()}})
