@@ -105,7 +105,7 @@ func (f *fleet) describe(now time.Time) *Description {
 			row.Claim, row.ClaimAge = r.Floor, now.Sub(r.At)
 			continue
 		}
-		row.Observation, row.Age, row.Seq = r.Seen(""), now.Sub(r.At), r.Seq
+		row.Observation, row.Age, row.Seq = r.Observed(""), now.Sub(r.At), r.Seq
 		row.Observation.Source = r.Observation.Source
 	}
 	for _, row := range rows {

@@ -12,7 +12,7 @@ import (
 
 // Messages to the fleet, from shards.
 type (
-	// Subscribe asks for what other members say of a shard: PeerEvidence, PeerFloorClaim and Forgotten, all that is known at once,
+	// Subscribe asks for what other members say of a shard: PeerObserved, PeerFloorClaim and Forgotten, all that is known at once,
 	// then Ready, if that is so or as soon as it is. Generation is the one the shard is in. A second one of the same
 	// subscriber has everything sent again. It ends when the subscriber ends.
 	Subscribe struct {
@@ -45,10 +45,10 @@ type Forgotten struct {
 
 // Messages from the fleet to shards.
 type (
-	// PeerEvidence is what another member saw: for the shard's evidence.Judge.
-	PeerEvidence struct {
-		Shard string
-		Told  evidence.Told
+	// PeerObserved is what another member saw: for the shard's evidence.Judge.
+	PeerObserved struct {
+		Shard        string
+		PeerObserved evidence.PeerObserved
 	}
 	// PeerFloorClaim is another member's claim: likewise.
 	PeerFloorClaim struct {

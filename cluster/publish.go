@@ -64,7 +64,7 @@ func (f *fleet) deliver(ctx actor.Context, shard string, r evidence.Record, to [
 	case r.Kind == evidence.Claimed:
 		msg = &PeerFloorClaim{shard, evidence.FloorClaim{Record: r, Member: f.roster.name(r.Observer)}}
 	default:
-		msg = &PeerEvidence{shard, evidence.Told{Record: r, Member: f.roster.name(r.Observer)}}
+		msg = &PeerObserved{shard, evidence.PeerObserved{Record: r, Member: f.roster.name(r.Observer)}}
 	}
 	for _, s := range to {
 		ctx.Send(s.to, msg)
@@ -74,7 +74,7 @@ func (f *fleet) deliver(ctx actor.Context, shard string, r evidence.Record, to [
 // publish tells what this process saw: at once if it is not what was told last, else now and then.
 func (f *fleet) publish(now time.Time, msg *Publish) {
 	shard := f.own(msg.Shard)
-	r, ok := evidence.NewSeen(shard, f.cfg.Boot, f.store.seq+1, msg.Observation)
+	r, ok := evidence.NewObserved(shard, f.cfg.Boot, f.store.seq+1, msg.Observation)
 	if !ok {
 		f.counts.untold++
 		return
@@ -221,7 +221,7 @@ func (f *fleet) ownRecord(now time.Time, r evidence.Record) {
 	var known bool
 	var generation uint64
 	f.store.locked(func(t *evidence.Table) { own, known = t.Get(r.Key); generation = t.GenerationOf(r.Shard) })
-	if !known && r.Seq <= f.store.seq && (r.Kind == evidence.Seen || r.Floor.Generation < generation) {
+	if !known && r.Seq <= f.store.seq && (r.Kind == evidence.Observed || r.Floor.Generation < generation) {
 		return // what this process said itself, before FORGET or so long ago that it has dropped it
 	}
 	if r.Seq < own.Seq || known && r.Seq == own.Seq && r.Observation == own.Observation && r.Floor == own.Floor {

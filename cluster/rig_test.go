@@ -199,8 +199,8 @@ func (p *proxy) saw(host role.Host, v role.Verdict, timeline uint32) {
 
 // knows reports when the proxy's shard heard of a host on a timeline.
 func (p *proxy) knows(host string, timeline uint32) (time.Time, bool) {
-	return when(p.shard, func(m *PeerEvidence) bool {
-		return m.Told.Record.Host.String() == host && m.Told.Record.Observation.Timeline == timeline
+	return when(p.shard, func(m *PeerObserved) bool {
+		return m.PeerObserved.Record.Host.String() == host && m.PeerObserved.Record.Observation.Timeline == timeline
 	})
 }
 

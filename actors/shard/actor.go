@@ -273,8 +273,8 @@ func (a *decider) dispatch(now time.Time, message any) {
 		a.hold(now, m)
 	case *Release:
 		a.release(now, m)
-	case *cluster.PeerEvidence:
-		a.judge(now, m.Told)
+	case *cluster.PeerObserved:
+		a.judge(now, m.PeerObserved)
 	case *cluster.PeerFloorClaim:
 		a.judge(now, m.FloorClaim)
 	case *cluster.Forgotten:

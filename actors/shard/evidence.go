@@ -53,7 +53,7 @@ func (a *decider) observed(now time.Time, o role.Observation) {
 	a.mem.seq++
 	o.Observer, o.Seq = a.cfg.Observer, a.mem.seq
 	a.elect(now, o.Answered, election.Observed{Observation: o})
-	a.tellSeen(now, o)
+	a.publishObserved(now, o)
 	a.assess(now, health.Heard{Host: o.Host, At: o.Answered})
 }
 

@@ -80,12 +80,12 @@ func (a *decider) tellHosts(now time.Time) {
 	a.judge(now, evidence.Hosts{List: hosts})
 }
 
-// tellSeen tells the judge and the others of an answer: what is new at once, the rest now and then.
-func (a *decider) tellSeen(now time.Time, o role.Observation) {
+// publishObserved tells the judge and the others of an answer: what is new at once, the rest now and then.
+func (a *decider) publishObserved(now time.Time, o role.Observation) {
 	if a.cfg.Fleet == nil {
 		return
 	}
-	a.judge(now, evidence.Looked{Observation: o})
+	a.judge(now, evidence.OwnObserved{Observation: o})
 	last := a.mem.peers.published[o.Host]
 	if last.verdict == o.Verdict && last.timeline == o.Timeline && now.Sub(last.at) < tellEvery {
 		return

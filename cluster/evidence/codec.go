@@ -58,7 +58,7 @@ func Length(k Kind) int { return 2 + ageLength + bodyLength(k) }
 
 func bodyLength(k Kind) int {
 	switch k {
-	case Seen:
+	case Observed:
 		return seenLength
 	case Claimed:
 		return claimLength
@@ -132,7 +132,7 @@ func Decode(b []byte, now time.Time, take func(Record)) (skipped int) {
 }
 
 func decodeRecord(kind Kind, b []byte, now time.Time) (Record, error) {
-	if kind < Seen || kind > Generation {
+	if kind < Observed || kind > Generation {
 		return Record{}, fmt.Errorf("record of an unknown kind %d", kind)
 	}
 	if len(b) < ageLength+bodyLength(kind) {
@@ -197,9 +197,9 @@ func check(r Record) error {
 		return errors.New("no observer, or a number out of range")
 	case r.Kind == Claimed && (r.Floor.SystemID == 0 || r.Floor.Timeline == 0):
 		return errors.New("a claim without an identifier or a timeline")
-	case r.Kind == Seen && (r.Observation.Verdict > role.InRecovery || r.Observation.Source >= role.Gossip):
+	case r.Kind == Observed && (r.Observation.Verdict > role.InRecovery || r.Observation.Source >= role.Gossip):
 		return errors.New("verdict or source not known")
-	case r.Kind == Seen && r.Observation.NoTimelines && r.Observation.Timeline != 0:
+	case r.Kind == Observed && r.Observation.NoTimelines && r.Observation.Timeline != 0:
 		return errors.New("a timeline where there are none")
 	}
 	return nil

@@ -12,21 +12,21 @@ import (
 func TestEncodingIsFixedWidthAndExact(t *testing.T) {
 	o := role.Observation{Host: "10.0.0.1:5432", Verdict: role.InRecovery, Source: role.Fence, SystemID: 1 << 63, Timeline: 3, LSN: 1<<40 + 7,
 		Lag: 1234 * time.Millisecond, LagKnown: true, LagBytes: 99, Started: epoch, Asked: epoch}
-	r, ok := NewSeen(ShardOf("main"), boot("me"), 5, o)
+	r, ok := NewObserved(ShardOf("main"), boot("me"), 5, o)
 	if !ok {
 		t.Fatal("not told")
 	}
 	want := o
 	want.Source, want.Observer, want.Seq, want.Answered = role.Gossip, boot("me").String(), 5, epoch
 	want.Started = time.UnixMicro(epoch.UnixMicro())
-	if got := r.Seen(""); got != want {
+	if got := r.Observed(""); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if r.Observation.Source != role.Fence {
 		t.Error("the source is lost")
 	}
 	b := Append(Header(), epoch.Add(time.Second), r)
-	if len(b) != 1+Length(Seen) || Length(Seen) != MaxRecordLength {
+	if len(b) != 1+Length(Observed) || Length(Observed) != MaxRecordLength {
 		t.Errorf("%d bytes", len(b))
 	}
 	// A later version's kinds and further fields are passed over.
@@ -42,7 +42,7 @@ func TestEncodingIsFixedWidthAndExact(t *testing.T) {
 
 func TestWhatNobodyWritesIsSkipped(t *testing.T) {
 	good := claimOf(t, "m", 1, 1)
-	seen, _ := NewSeen(ShardOf("main"), boot("m"), 1, role.Observation{Host: "10.0.0.1:1", Asked: epoch})
+	seen, _ := NewObserved(ShardOf("main"), boot("m"), 1, role.Observation{Host: "10.0.0.1:1", Asked: epoch})
 	bad := func(r Record, change func(*Record)) []byte {
 		change(&r)
 		return Append(Header(), epoch, r)
@@ -88,7 +88,7 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("%x and %x", one, second)
 			}
 			table.Merge(epoch, r)
-			j.Step(epoch, Told{r, "m"})
+			j.Step(epoch, PeerObserved{r, "m"})
 			j.Step(epoch, FloorClaim{r, "m"})
 		})
 		table.Expire(epoch.Add(time.Hour))

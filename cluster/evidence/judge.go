@@ -27,7 +27,7 @@ type Judge struct {
 type host struct {
 	name            role.Host
 	addr            netip.AddrPort
-	looked          bool
+	observed        bool
 	asked           time.Time // the last look at it that was answered with sense
 	doubted, probed time.Time
 }
@@ -58,10 +58,10 @@ func (j *Judge) Step(now time.Time, ev Event) []Effect {
 		j.replace(e.List)
 	case Decided:
 		j.decided(e)
-	case Looked:
-		j.looked(e.Observation)
-	case Told:
-		j.told(e)
+	case OwnObserved:
+		j.ownObserved(e.Observation)
+	case PeerObserved:
+		j.peerObserved(e)
 	case FloorClaim:
 		j.keepClaim(e)
 	case Forgot:
@@ -111,7 +111,7 @@ func (j *Judge) decided(e Decided) {
 		}
 		j.raised = Floor{}
 		for _, h := range j.hosts {
-			h.asked, h.looked = time.Time{}, false
+			h.asked, h.observed = time.Time{}, false
 		}
 	}
 	j.floor = e.Floor
@@ -123,15 +123,15 @@ func (j *Judge) forgot(generation uint64) {
 	}
 }
 
-// looked takes a look of the shard's own in. It drops the claims about that host which it contradicts: what others saw
+// ownObserved records an observation of the shard's own. It drops the claims about that host which it contradicts: what others saw
 // before they told it cannot be undone by the host but by being restored or replaced, and then it is the host that is right.
-func (j *Judge) looked(o role.Observation) {
+func (j *Judge) ownObserved(o role.Observation) {
 	a, ok := Address(o.Host)
 	h := j.find(a)
 	if !ok || h == nil || o.Source == role.Gossip || o.Verdict == role.Unknown || o.Asked.IsZero() {
 		return
 	}
-	h.looked = true
+	h.observed = true
 	if o.Asked.After(h.asked) {
 		h.asked = o.Asked
 	}
@@ -176,14 +176,14 @@ func (j *Judge) name(a netip.AddrPort) role.Host {
 	return role.Host(a.String())
 }
 
-// told takes another member's look at a host in. That it could not reach it is nothing to us.
-func (j *Judge) told(e Told) {
+// peerObserved records another member's observation of a host. That it could not reach it is nothing to us.
+func (j *Judge) peerObserved(e PeerObserved) {
 	r, o := e.Record, e.Record.Observation
 	h := j.find(r.Host)
-	if h == nil || o.Verdict == role.Unknown || r.Kind != Seen || j.isMuted(r.Observer, r.Host) {
+	if h == nil || o.Verdict == role.Unknown || r.Kind != Observed || j.isMuted(r.Observer, r.Host) {
 		return
 	}
-	if !h.looked && o.Verdict.OutOfRecovery() {
+	if !h.observed && o.Verdict.OutOfRecovery() {
 		j.probe(h, fmt.Sprintf("member %s saw it %s", e.Member, o.Verdict))
 	}
 	switch foreign := j.foreign(o.SystemID); {

@@ -28,10 +28,10 @@ type (
 		Elected role.Host
 		Floor   role.Floor
 	}
-	// Looked is an observation of the shard's own.
-	Looked struct{ Observation role.Observation }
-	// Told is another member's observation. Member is its name, for people.
-	Told struct {
+	// OwnObserved is an observation of the shard's own.
+	OwnObserved struct{ Observation role.Observation }
+	// PeerObserved is another member's observation. Member is its name, for people.
+	PeerObserved struct {
 		Record Record
 		Member string
 	}
@@ -44,19 +44,19 @@ type (
 	Forgot struct{ Generation uint64 }
 )
 
-func (Hosts) event()      {}
-func (Decided) event()    {}
-func (Looked) event()     {}
-func (Told) event()       {}
-func (FloorClaim) event() {}
-func (Forgot) event()     {}
+func (Hosts) event()        {}
+func (Decided) event()      {}
+func (OwnObserved) event()  {}
+func (PeerObserved) event() {}
+func (FloorClaim) event()   {}
+func (Forgot) event()       {}
 
-func (e Hosts) String() string      { return fmt.Sprintf("hosts %v", e.List) }
-func (e Decided) String() string    { return fmt.Sprintf("decided %q on %s", e.Elected, e.Floor) }
-func (e Looked) String() string     { return fmt.Sprintf("looked: %s", e.Observation) }
-func (e Told) String() string       { return fmt.Sprintf("told by %s: %s", e.Member, e.Record) }
-func (e FloorClaim) String() string { return fmt.Sprintf("claim by %s: %s", e.Member, e.Record) }
-func (e Forgot) String() string     { return fmt.Sprintf("generation %d", e.Generation) }
+func (e Hosts) String() string        { return fmt.Sprintf("hosts %v", e.List) }
+func (e Decided) String() string      { return fmt.Sprintf("decided %q on %s", e.Elected, e.Floor) }
+func (e OwnObserved) String() string  { return fmt.Sprintf("own observation: %s", e.Observation) }
+func (e PeerObserved) String() string { return fmt.Sprintf("observed by %s: %s", e.Member, e.Record) }
+func (e FloorClaim) String() string   { return fmt.Sprintf("claim by %s: %s", e.Member, e.Record) }
+func (e Forgot) String() string       { return fmt.Sprintf("generation %d", e.Generation) }
 
 type (
 	// Floor is what the floor has to be at least by the word of others. It replaces the one before. With timeline 0 there is

@@ -80,13 +80,13 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64) Event {
 		}
 		return e
 	case "look":
-		return Looked{observation(f[1:])}
+		return OwnObserved{observation(f[1:])}
 	case "told":
-		r, ok := NewSeen(ShardOf("main"), boot(f[1]), seq, observation(f[2:]))
+		r, ok := NewObserved(ShardOf("main"), boot(f[1]), seq, observation(f[2:]))
 		if !ok {
 			t.Fatalf("%s: cannot be told", line)
 		}
-		return Told{r, f[1]}
+		return PeerObserved{r, f[1]}
 	case "claim":
 		r, ok := NewClaimed(ShardOf("main"), boot(f[1]), seq, hostOf(f[2]), floor(f[3]), now)
 		if !ok {
@@ -146,7 +146,7 @@ func TestJudgeKeepsItsPace(t *testing.T) {
 			o := role.Observation{Host: h, Verdict: role.Verdict(rnd.IntN(4)), SystemID: uint64(rnd.IntN(3)), Timeline: uint32(rnd.IntN(4)),
 				Asked: now.Add(-time.Duration(rnd.IntN(500)) * time.Millisecond)}
 			b := boot(string(rune('p' + rnd.IntN(3))))
-			var ev Event = Looked{o}
+			var ev Event = OwnObserved{o}
 			switch rnd.IntN(8) {
 			case 0:
 				list := []role.Host{hostOf("a"), hostOf(string(rune('a' + rnd.IntN(4))))}
@@ -158,8 +158,8 @@ func TestJudgeKeepsItsPace(t *testing.T) {
 				current = Decided{h, role.Floor{SystemID: uint64(rnd.IntN(2)), Generation: current.Floor.Generation + uint64(rnd.IntN(2)), Timeline: 1}}
 				ev = current
 			case 2, 3:
-				if r, ok := NewSeen(ShardOf("main"), b, uint64(i+1), o); ok {
-					ev = Told{r, "m"}
+				if r, ok := NewObserved(ShardOf("main"), b, uint64(i+1), o); ok {
+					ev = PeerObserved{r, "m"}
 				}
 			case 4, 5, 6:
 				if r, ok := NewClaimed(ShardOf("main"), b, uint64(i+1), h, role.Floor{SystemID: uint64(rnd.IntN(3)), Generation: uint64(rnd.IntN(20)), Timeline: o.Timeline}, now); ok {
@@ -209,7 +209,7 @@ func TestJudgeIsBounded(t *testing.T) {
 	for observer := range 2 * MaxClaims {
 		claims(observer, hostOf("a"))
 		now = now.Add(time.Millisecond)
-		j.Step(now, Looked{role.Observation{Host: hostOf("a"), Verdict: role.Writable, SystemID: 7, Timeline: 1, Asked: now}})
+		j.Step(now, OwnObserved{role.Observation{Host: hostOf("a"), Verdict: role.Writable, SystemID: 7, Timeline: 1, Asked: now}})
 	}
 	if len(j.muted) != MaxClaims {
 		t.Errorf("%d mutes are kept", len(j.muted))

@@ -1,7 +1,7 @@
 // Package evidence is what the members of a fleet tell each other about the hosts of their shards, and what a member may
 // make of it. It is pure.
 //
-// A Record is a register that only one process writes: the latest observation it made of a host (Seen), or the highest
+// A Record is a register that only one process writes: the latest observation it made of a host (Observed), or the highest
 // timeline on which it saw a host out of recovery (Claimed). A third kind (Generation) says how often FORGET was given for
 // a shard; anybody may write it and the highest wins. A Table is the join of all records; the order and the number of
 // times in which they arrive make no difference. Records carry ages, never times: no clock is compared with another.
@@ -69,15 +69,15 @@ type Kind uint8
 
 // The kinds.
 const (
-	Seen       Kind = iota + 1 // what a look at a host showed
+	Observed   Kind = iota + 1 // what a look at a host showed
 	Claimed                    // the highest timeline on which the host was seen out of recovery, in one generation
 	Generation                 // how often FORGET was given for the shard
 )
 
 func (k Kind) String() string {
 	switch k {
-	case Seen:
-		return "seen"
+	case Observed:
+		return "observed"
 	case Claimed:
 		return "claimed"
 	case Generation:
@@ -106,16 +106,16 @@ type Record struct {
 	// At is when what it says was asked for, by the local clock. It is known from the age that came with the record, to
 	// which nobody added the time on the network; so the truth may be a little earlier. Zero in a Generation.
 	At time.Time
-	// Observation of a Seen; its Host, Observer, Seq and times are those of the Record.
+	// Observation of an Observed; its Host, Observer, Seq and times are those of the Record.
 	Observation role.Observation
 	// Floor of a Claimed. Of a Generation, only Floor.Generation means something.
 	Floor role.Floor
 }
 
 // NewSeen makes a Record of an observation; false if it cannot be told to others.
-func NewSeen(shard Shard, observer Boot, seq uint64, o role.Observation) (Record, bool) {
+func NewObserved(shard Shard, observer Boot, seq uint64, o role.Observation) (Record, bool) {
 	host, ok := Address(o.Host)
-	r, sound := made(Record{Key: Key{Seen, shard, host, observer}, Seq: seq, At: o.Asked, Observation: o})
+	r, sound := made(Record{Key: Key{Observed, shard, host, observer}, Seq: seq, At: o.Asked, Observation: o})
 	return r, ok && sound
 }
 
@@ -137,8 +137,8 @@ func made(r Record) (Record, bool) {
 	return d, err == nil
 }
 
-// Seen is the observation of a Seen with source Gossip, as it may be shown to a shard: as h if that is not "".
-func (r Record) Seen(h role.Host) role.Observation {
+// Observed is the observation of an Observed with source Gossip, as it may be shown to a shard: as h if that is not "".
+func (r Record) Observed(h role.Host) role.Observation {
 	o := r.Observation
 	if o.Source, o.Host = role.Gossip, h; h == "" {
 		o.Host = role.Host(r.Host.String())
@@ -155,8 +155,8 @@ func later(a, b Record) int {
 
 func (r Record) String() string {
 	switch r.Kind {
-	case Seen:
-		return fmt.Sprintf("%d of %s: %s", r.Seq, r.Observer, r.Seen(""))
+	case Observed:
+		return fmt.Sprintf("%d of %s: %s", r.Seq, r.Observer, r.Observed(""))
 	case Claimed:
 		return fmt.Sprintf("%d of %s: %s was on %s", r.Seq, r.Observer, r.Host, r.Floor)
 	}

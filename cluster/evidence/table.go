@@ -14,7 +14,7 @@ type Limits struct {
 	Strangers   int           // observers that are not members (yet, or any more)
 	Shards      int           // shards whose generation is kept, beside those of Keep
 	Stranger    time.Duration // how long records of an observer that is not a member, and silent, are kept
-	MaxAge      time.Duration // of a Seen
+	MaxAge      time.Duration // of an Observed
 	Retired     int           // observers remembered after their records went, so that old packets do not bring them back
 }
 
@@ -79,7 +79,7 @@ func (t *Table) Merge(now time.Time, r Record) Outcome {
 		if t.raise(r.Shard, r.Floor.Generation) == Rejected || r.Floor.Generation < t.generations[r.Shard] {
 			return Rejected
 		}
-	case Seen:
+	case Observed:
 		if now.Sub(r.At) > t.limits.MaxAge {
 			return Rejected
 		}
@@ -236,7 +236,7 @@ func (t *Table) Expire(now time.Time) (dropped int) {
 	for _, o := range t.sortedObservers() {
 		for e := o.records.Front(); e != nil; {
 			next := e.Next()
-			if r := e.Value.(*Record); r.Kind == Seen && now.Sub(r.At) > t.limits.MaxAge {
+			if r := e.Value.(*Record); r.Kind == Observed && now.Sub(r.At) > t.limits.MaxAge {
 				t.drop(e)
 			}
 			e = next

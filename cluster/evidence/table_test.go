@@ -27,7 +27,7 @@ func randomRecords(rnd *rand.Rand, n int) []Record {
 			r, ok = NewClaimed(shard, b, uint64(rnd.IntN(5)+1), h,
 				role.Floor{SystemID: 7, Generation: uint64(rnd.IntN(3)), Timeline: uint32(rnd.IntN(3) + 1)}, at)
 		default:
-			r, ok = NewSeen(shard, b, uint64(rnd.IntN(5)+1),
+			r, ok = NewObserved(shard, b, uint64(rnd.IntN(5)+1),
 				role.Observation{Host: h, Verdict: role.Verdict(rnd.IntN(4)), Timeline: uint32(rnd.IntN(3)), Asked: at})
 		}
 		if ok {
@@ -157,7 +157,7 @@ func TestThoseWhoLeft(t *testing.T) {
 	if out := table.Merge(epoch.Add(time.Minute), r); out != News {
 		t.Errorf("after its return: %d", out)
 	}
-	old, _ := NewSeen(ShardOf("main"), boot("m2"), 9, role.Observation{Host: "10.0.0.1:1", Asked: epoch})
+	old, _ := NewObserved(ShardOf("main"), boot("m2"), 9, role.Observation{Host: "10.0.0.1:1", Asked: epoch})
 	if out := table.Merge(epoch.Add(time.Hour), old); out != Rejected {
 		t.Errorf("an observation an hour old: %d", out)
 	}

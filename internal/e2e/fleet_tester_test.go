@@ -59,8 +59,8 @@ func joinFleet(t testing.TB, l *fleet.Lab, name string, change func(*cluster.Con
 			ctx.Watch(p.pid)
 		case *actor.Terminated:
 			close(p.gone)
-		case *cluster.PeerEvidence:
-			r := m.Told.Record
+		case *cluster.PeerObserved:
+			r := m.PeerObserved.Record
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if key := fmt.Sprint(r.Host, " ", r.Observation.Timeline); p.heard[key].IsZero() {
