@@ -30,7 +30,7 @@ func (c *callbacks) NotifyMsg(b []byte) {
 	if len(b) == 0 || len(b) > maxLetter || !c.store.admit() {
 		return
 	}
-	c.tell(&received{slices.Clone(b), time.Now()})
+	c.send(&received{slices.Clone(b), time.Now()})
 }
 
 // GetBroadcasts implements memberlist.Delegate.
@@ -49,19 +49,19 @@ func (c *callbacks) MergeRemoteState(b []byte, _ bool) {
 	if len(b) > maxState || !c.store.admit() {
 		return
 	}
-	c.tell(&receivedState{slices.Clone(b), time.Now()})
+	c.send(&receivedState{slices.Clone(b), time.Now()})
 }
 
 // NotifyJoin implements memberlist.EventDelegate.
 func (c *callbacks) NotifyJoin(n *memberlist.Node) {
-	c.tell(&nodeSeen{nodeOf(n), slices.Clone(n.Meta)})
+	c.send(&nodeSeen{nodeOf(n), slices.Clone(n.Meta)})
 }
 
 // NotifyUpdate implements memberlist.EventDelegate.
 func (c *callbacks) NotifyUpdate(n *memberlist.Node) { c.NotifyJoin(n) }
 
 // NotifyLeave implements memberlist.EventDelegate.
-func (c *callbacks) NotifyLeave(n *memberlist.Node) { c.tell(&nodeGone{n.Name}) }
+func (c *callbacks) NotifyLeave(n *memberlist.Node) { c.send(&nodeGone{n.Name}) }
 
 // NotifyConflict implements memberlist.ConflictDelegate. Names differ for every run, so only an address that was changed
 // under a running process comes here; memberlist logs it.
@@ -76,5 +76,5 @@ func (c *callbacks) AckPayload() []byte {
 func (c *callbacks) NotifyPingComplete(n *memberlist.Node, trip time.Duration, payload []byte) {
 	in := &input{b: payload}
 	clients, servers := in.u32(), in.u32()
-	c.tell(&pinged{n.Name, trip, clients, servers})
+	c.send(&pinged{n.Name, trip, clients, servers})
 }

@@ -58,7 +58,7 @@ type fleet struct {
 	*durable
 	link    *link    // nil: not open
 	opening *opening // nil: not under way
-	tell    func(any)
+	send    func(any)
 
 	tickGeneration uint64
 	timer          *time.Timer
@@ -160,7 +160,7 @@ func answer[T any](to chan<- T, v T) {
 
 func (f *fleet) started(ctx actor.Context, now time.Time) {
 	root, self := ctx.ActorSystem().Root, ctx.Self()
-	f.tell = func(m any) { root.Send(self, m) }
+	f.send = func(m any) { root.Send(self, m) }
 	if f.meta.Member == "" {
 		f.meta = meta{Boot: f.cfg.Boot, PeerID: f.cfg.PeerID, Member: f.cfg.Member, Version: f.cfg.Version, Admin: f.cfg.AdminAddr}
 		f.waitUntil = now.Add(f.cfg.JoinWait)
@@ -221,8 +221,8 @@ func (f *fleet) arm(now time.Time) {
 		f.timer.Stop()
 	}
 	f.tickGeneration++
-	t, tell := &tick{f.tickGeneration}, f.tell
-	f.timer = time.AfterFunc(max(next.Sub(now), time.Millisecond), func() { tell(t) })
+	t, send := &tick{f.tickGeneration}, f.send
+	f.timer = time.AfterFunc(max(next.Sub(now), time.Millisecond), func() { send(t) })
 }
 
 func (f *fleet) readyAt() time.Time {

@@ -267,7 +267,7 @@ func TestGarbageAndFloods(t *testing.T) {
 			t.Errorf("%d lines of log", lines)
 		}
 		// With the right key: a member that floods.
-		link := &link{store: newStore(proxies[1].cfg.Boot), tell: func(any) {}}
+		link := &link{store: newStore(proxies[1].cfg.Boot), send: func(any) {}}
 		for i := range 3 * maxWaiting {
 			(*callbacks)(link).NotifyMsg([]byte{evidenceMessage, byte(i)})
 		}

@@ -35,7 +35,7 @@ func (n node) memberlist() *memberlist.Node {
 // link is one stay in the fleet: a memberlist, the goroutines that send for it, and its callbacks. It ends with leave.
 type link struct {
 	store *store
-	tell  func(any) // to the actor; never blocks
+	send  func(any) // to the actor; never blocks
 	list  *memberlist.Memberlist
 	self  netip.AddrPort
 
@@ -63,8 +63,8 @@ const (
 )
 
 // open starts a memberlist. It blocks no longer than binding takes.
-func open(cfg *Config, s *store, keys *memberlist.Keyring, logs io.Writer, tell func(any)) (*link, error) {
-	l := &link{store: s, began: *s.meta.Load(), tell: tell, packets: make(chan packet, maxPackets)}
+func open(cfg *Config, s *store, keys *memberlist.Keyring, logs io.Writer, send func(any)) (*link, error) {
+	l := &link{store: s, began: *s.meta.Load(), send: send, packets: make(chan packet, maxPackets)}
 	logger := log.New(logs, "", 0)
 	transport, err := cfg.Transport(logger)
 	if err != nil {
@@ -97,8 +97,8 @@ func (l *link) deliver() {
 	}
 }
 
-// send has a packet sent, if not too many wait already.
-func (l *link) send(p packet) bool {
+// sendPacket has a packet sent, if not too many wait already.
+func (l *link) sendPacket(p packet) bool {
 	select {
 	case l.packets <- p:
 		return true
@@ -123,7 +123,7 @@ func (l *link) write(to *member, request uint64, message []byte) bool {
 		}
 		defer func() { <-streams }()
 		if err := l.list.SendReliable(node, message); err != nil {
-			l.tell(&undelivered{to: boot, request: request, err: err})
+			l.send(&undelivered{to: boot, request: request, err: err})
 		}
 	})
 	return true
@@ -157,7 +157,7 @@ func (l *link) urge(to *member, request uint64, message []byte, answered <-chan 
 			<-streams
 			var late net.Error
 			if err != nil && !(errors.As(err, &late) && late.Timeout()) {
-				l.tell(&undelivered{to: boot, request: request, err: err})
+				l.send(&undelivered{to: boot, request: request, err: err})
 				return
 			}
 			again := time.NewTimer(time.Until(began.Add(wait)))
@@ -214,7 +214,7 @@ func (l *link) join(cfg *Config, names []string, known []netip.AddrPort, dead []
 			})
 		}
 		round.Wait()
-		l.tell(&joined{tried: len(addrs), reached: int(reached.Load())})
+		l.send(&joined{tried: len(addrs), reached: int(reached.Load())})
 	})
 }
 

@@ -17,16 +17,16 @@ type opening struct {
 func (f *fleet) open() {
 	o := &opening{}
 	f.opening = o
-	own, store, keys, logs, tell := *f.cfg, f.store, f.keys, f.journal, f.tell
+	own, store, keys, logs, send := *f.cfg, f.store, f.keys, f.journal, f.send
 	go func() { // ends when the address is bound or not
-		l, err := open(&own, store, keys, logs, tell)
+		l, err := open(&own, store, keys, logs, send)
 		o.mu.Lock()
 		over := o.over
 		o.link = l
 		o.mu.Unlock()
 		switch {
 		case !over:
-			tell(&opened{o, err})
+			send(&opened{o, err})
 		case l != nil:
 			_ = l.leave(nil)
 		}
@@ -53,7 +53,7 @@ func (f *fleet) opened(now time.Time, msg *opened) {
 	l := msg.by.take(true)
 	switch {
 	case f.closing && l == nil:
-		f.tell(&closed{})
+		f.send(&closed{})
 	case f.closing:
 		f.leave(l, nil)
 	case msg.err != nil:
@@ -86,7 +86,7 @@ func (f *fleet) close() {
 		f.leave(f.link, f.farewells())
 		f.link = nil
 	case f.opening == nil:
-		f.tell(&closed{})
+		f.send(&closed{})
 	}
 }
 
@@ -95,12 +95,12 @@ const leaveTimeout = time.Second
 
 // leave ends a link behind the actor's back, and says closed.
 func (f *fleet) leave(l *link, farewells map[node][]byte) {
-	tell, log := f.tell, f.cfg.Log
+	send, log := f.send, f.cfg.Log
 	go func() { // ends within three times leaveTimeout
 		if err := l.leave(farewells); err != nil {
 			log.Warn().Err(err).Msg("fleet: it left without every member knowing")
 		}
-		tell(&closed{})
+		send(&closed{})
 	}()
 }
 

@@ -170,7 +170,7 @@ func (f *fleet) respond(e *errand, msg *OperationDone) {
 		l.err, l.rows = "it was done, but the answer is too long", nil
 	}
 	if message := f.post(e.from, l); message != nil && e.cancel {
-		f.link.send(packet{message, []node{e.from.node}}) // as a datagram, too: it is waited for
+		f.link.sendPacket(packet{message, []node{e.from.node}}) // as a datagram, too: it is waited for
 	}
 }
 

@@ -86,7 +86,7 @@ func (f *fleet) publish(now time.Time, msg *Publish) {
 	if !changed && now.Sub(last.At) < f.refresh() {
 		return
 	}
-	f.tellOthers(now, r, changed)
+	f.spread(now, r, changed)
 }
 
 // same reports whether two observations say the same of a host's role.
@@ -113,12 +113,12 @@ func (f *fleet) publishFloorClaim(ctx actor.Context, now time.Time, msg *Publish
 	if last.Floor == r.Floor {
 		return
 	}
-	f.tellOthers(now, r, true)
+	f.spread(now, r, true)
 }
 
-// tellOthers writes one of this process's registers, and has it told by gossip, and if it is urgent also directly. Whoever
-// is thought dead, whom gossip does not reach, is told directly each time: a member that nobody hears may hear.
-func (f *fleet) tellOthers(now time.Time, r evidence.Record, urgent bool) {
+// spread writes one of this process's registers and sends it by gossip, and if it is urgent also directly. A member that
+// is thought dead is out of the reach of gossip and gets it directly each time: the link may be broken in one direction only.
+func (f *fleet) spread(now time.Time, r evidence.Record, urgent bool) {
 	f.store.nextSeq()
 	if f.merge(now, r) != evidence.News {
 		return
@@ -140,7 +140,7 @@ func (f *fleet) direct(now time.Time, members []*member, key evidence.Key) {
 		to[i] = m.node
 	}
 	for _, message := range f.store.packets(now, []evidence.Key{key}) {
-		if f.link.send(packet{message, to}) {
+		if f.link.sendPacket(packet{message, to}) {
 			f.counts.direct += uint64(len(to))
 		} else {
 			f.counts.dropped++

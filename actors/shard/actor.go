@@ -174,21 +174,21 @@ func (a *decider) begin() {
 		a.health = health.Resume(now, s.Health, last.Elected)
 		a.mem.counts.Restarts++
 		a.mem.counts.States[health.Unhealthy]++
-		a.tell(now, zerolog.WarnLevel, "state", last.Elected, "the shard's actor was restarted")
+		a.logTransition(now, zerolog.WarnLevel, "state", last.Elected, "the shard's actor was restarted")
 	}
 	a.stale = true
 	a.mode = a.pace(now)
 	a.follow()
 	a.attend(now)
 	a.elect(now, now, election.Tick{})
-	a.tellHosts(now)
+	a.feedHosts(now)
 	a.joinFleet(now)
 	for host := range a.mem.gone {
 		a.elect(now, now, election.AddressGone{Host: host})
 	}
 	a.conclude(now)
 	if last != nil {
-		a.tellLanes(a.ctx.Self())
+		a.notifyLanes(a.ctx.Self())
 	}
 	for len(a.mem.early) > 0 {
 		m := a.mem.early[0]

@@ -39,20 +39,20 @@ func (a *decider) electionEffect(now, at time.Time, e election.Effect) {
 		}
 		a.doubtSince = now
 		a.mem.counts.Doubts++
-		a.tell(now, zerolog.InfoLevel, "doubt", e.Host, e.Why)
+		a.logTransition(now, zerolog.InfoLevel, "doubt", e.Host, e.Why)
 	case election.DoubtOver:
-		a.tell(now, zerolog.InfoLevel, "doubt over", e.Host, "it is proven by what was asked for after the last doubt")
+		a.logTransition(now, zerolog.InfoLevel, "doubt over", e.Host, "it is proven by what was asked for after the last doubt")
 	case election.Demoted:
 		a.mem.counts.Demotions++
-		a.tell(now, zerolog.WarnLevel, "demoted", e.Host, e.Why)
+		a.logTransition(now, zerolog.WarnLevel, "demoted", e.Host, e.Why)
 	case election.Conflict:
 		a.conflict = true
-		a.tell(now, zerolog.WarnLevel, "conflict", "", conflictText(e))
+		a.logTransition(now, zerolog.WarnLevel, "conflict", "", conflictText(e))
 	case election.ConflictOver:
 		a.conflict = false
-		a.tell(now, zerolog.InfoLevel, "conflict over", "", "no two servers are writable on one timeline any more")
+		a.logTransition(now, zerolog.InfoLevel, "conflict over", "", "no two servers are writable on one timeline any more")
 	case election.Foreign:
-		a.tell(now, zerolog.WarnLevel, "foreign", e.Host, foreignText(e))
+		a.logTransition(now, zerolog.WarnLevel, "foreign", e.Host, foreignText(e))
 	case election.ProbeNow:
 		a.probe(e.Host)
 	case election.ClaimRefused, election.Stale:
@@ -70,7 +70,7 @@ func (a *decider) viewChanged(now time.Time, e election.ViewChanged) {
 	if e.View.Elected != e.Previous.Elected {
 		a.mem.counts.Elections++
 	}
-	a.tell(now, level, "view", e.View.Elected, e.Reason)
+	a.logTransition(now, level, "view", e.View.Elected, e.Reason)
 	if e.View.Elected != e.Previous.Elected {
 		a.assess(now, health.Elected{Host: e.View.Elected})
 	}
@@ -88,7 +88,7 @@ func (a *decider) assess(now time.Time, e health.Event) {
 				level = zerolog.WarnLevel
 				a.probeAll()
 			}
-			a.tell(now, level, "state", e.Host, e.Reason)
+			a.logTransition(now, level, "state", e.Host, e.Reason)
 		case health.Bug:
 			a.bug(now, e.What)
 		}
@@ -106,7 +106,7 @@ func (a *decider) bug(now time.Time, what string) {
 func (a *decider) conclude(now time.Time) {
 	a.dropGone(now)
 	a.settleHold(now)
-	a.tellJudge(now)
+	a.feedJudge(now)
 	a.prove(now)
 	a.setPace(now)
 	if a.stale || a.explains() {

@@ -29,8 +29,8 @@ type published struct {
 	at       time.Time
 }
 
-// tellEvery is how often the others are told what has not changed.
-const tellEvery = 500 * time.Millisecond
+// publishEvery is how often the others are sent what has not changed.
+const publishEvery = 500 * time.Millisecond
 
 // joinFleet asks for what the others say.
 func (a *decider) joinFleet(now time.Time) {
@@ -45,11 +45,11 @@ func (a *decider) joinFleet(now time.Time) {
 		a.elect(now, now, c)
 	}
 	a.ctx.Send(a.cfg.Fleet, &cluster.Subscribe{Shard: a.cfg.Shard.Name, To: a.ctx.Self(), Generation: a.election.View().Floor.Generation})
-	a.tellJudge(now)
+	a.feedJudge(now)
 }
 
-// tellJudge gives the judge the shard's own view. It is called after every step.
-func (a *decider) tellJudge(now time.Time) {
+// feedJudge gives the judge the shard's own view. It is called after every step.
+func (a *decider) feedJudge(now time.Time) {
 	if a.cfg.Fleet == nil {
 		return
 	}
@@ -66,8 +66,8 @@ func (a *decider) tellJudge(now time.Time) {
 	}
 }
 
-// tellHosts gives the judge the hosts that raise the floor.
-func (a *decider) tellHosts(now time.Time) {
+// feedHosts gives the judge the hosts that raise the floor.
+func (a *decider) feedHosts(now time.Time) {
 	if a.cfg.Fleet == nil {
 		return
 	}
@@ -87,7 +87,7 @@ func (a *decider) publishObserved(now time.Time, o role.Observation) {
 	}
 	a.judge(now, evidence.OwnObserved{Observation: o})
 	last := a.mem.peers.published[o.Host]
-	if last.verdict == o.Verdict && last.timeline == o.Timeline && now.Sub(last.at) < tellEvery {
+	if last.verdict == o.Verdict && last.timeline == o.Timeline && now.Sub(last.at) < publishEvery {
 		return
 	}
 	a.mem.peers.published[o.Host] = published{o.Verdict, o.Timeline, now}
@@ -108,7 +108,7 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 			a.probe(e.Host)
 		case evidence.Forget:
 			a.mem.counts.Forgets++
-			a.tell(now, zerolog.WarnLevel, "forget", "", "FORGET of another member: identifier and floor are learnt anew")
+			a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET of another member: identifier and floor are learnt anew")
 			a.elect(now, now, election.Forget{Generation: e.Generation})
 		case evidence.Refused:
 			a.log.Info().Str("host", string(e.Host)).Str("member", e.Member).Str("reason", e.Why).Msg("shard: a peer's claim is not followed")
@@ -116,9 +116,9 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 	}
 }
 
-// toldOf says whose word has raised the floor above what this process saw itself, as the beginning of an explanation; "" if
-// nobody's has.
-func (a *decider) toldOf() string {
+// claimedBy names the claim that raises the floor above what this process saw itself, as the beginning of an explanation; ""
+// if none does.
+func (a *decider) claimedBy() string {
 	c, v := a.mem.peers.claim, a.election.View()
 	if c.Floor.Timeline <= v.Own || c.Floor.Timeline != v.Floor.Timeline || c.Floor.Generation != v.Floor.Generation {
 		return ""
@@ -136,5 +136,5 @@ func (a *decider) ready(now time.Time, m *cluster.Ready) {
 	if m.Joined {
 		why = "the fleet was heard"
 	}
-	a.tell(now, zerolog.InfoLevel, "fleet", "", why)
+	a.logTransition(now, zerolog.InfoLevel, "fleet", "", why)
 }

@@ -75,7 +75,7 @@ func (a *decider) hold(now time.Time, m *Hold) {
 			h.past = append(h.past[max(0, len(h.past)-maxPastHolds+1):], pastHold{h.id, h.from})
 		}
 		*h = holding{id: m.ID, from: elected, began: now, until: now.Add(m.For), past: h.past}
-		a.tell(now, zerolog.InfoLevel, "switchover", elected, "writes wait for another primary")
+		a.logTransition(now, zerolog.InfoLevel, "switchover", elected, "writes wait for another primary")
 		a.probeAll()
 	}
 	if h.id == m.ID {
@@ -103,7 +103,7 @@ func (a *decider) settleHold(now time.Time) {
 
 func (a *decider) unhold(now time.Time, why string) {
 	a.mem.hold.ended, a.stale = true, true
-	a.tell(now, zerolog.InfoLevel, "switchover", a.election.View().Elected, why)
+	a.logTransition(now, zerolog.InfoLevel, "switchover", a.election.View().Elected, why)
 }
 
 func (a *decider) release(now time.Time, m *Release) {

@@ -173,7 +173,7 @@ func (a *decider) rehost(now time.Time, why string) {
 		return
 	}
 	a.list = list
-	a.tellHosts(now)
+	a.feedHosts(now)
 	a.hostsChanged(now, why)
 	a.attend(now)
 	a.elect(now, now, election.Hosts{List: list})

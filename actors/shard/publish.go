@@ -25,7 +25,7 @@ func (a *decider) publish(now time.Time) {
 	}
 	a.cfg.Shard.Publish(v)
 	if !told {
-		a.tellLanes(nil)
+		a.notifyLanes(nil)
 	}
 }
 
@@ -37,8 +37,8 @@ func (v *View) ActsLike(w *View) bool {
 		v.ReadOnly == w.ReadOnly
 }
 
-// tellLanes tells the lanes of the view, or, if recount is set, asks them for their connections.
-func (a *decider) tellLanes(recount *actor.PID) {
+// notifyLanes sends the lanes the view, or, if recount is set, asks them for their connections.
+func (a *decider) notifyLanes(recount *actor.PID) {
 	for _, l := range a.cfg.Lanes() {
 		a.ctx.Send(l, &ViewChanged{Shard: a.cfg.Shard, Recount: recount})
 	}
@@ -64,7 +64,7 @@ func (a *decider) compose(now time.Time) *View {
 		v.Explanation = fmt.Sprintf("writes wait for a switchover from %s", a.mem.hold.from)
 	case !a.explains():
 	case e.Elected == "":
-		v.Explanation = fmt.Sprintf("no primary is known since %s; %s%s; the shard is %s", clock(e.Since), a.toldOf(), a.election.Explain(now), v.State)
+		v.Explanation = fmt.Sprintf("no primary is known since %s; %s%s; the shard is %s", clock(e.Since), a.claimedBy(), a.election.Explain(now), v.State)
 		v.Hint = a.hint(rows)
 	default:
 		v.Explanation = fmt.Sprintf("failover since %s (%s); %s", clock(a.health.Since()), a.health.Reason(), a.election.Explain(now))
@@ -119,7 +119,7 @@ func (a *decider) hint(rows []election.HostRow) string {
 	switch behind := a.election.BehindFloor(); {
 	case a.conflict:
 		return "Stop or demote all but one of the writable servers."
-	case behind && a.toldOf() != "":
+	case behind && a.claimedBy() != "":
 		return "Another member reaches a later primary that this one does not: see to the network between. Only if there is no such server any more, run FORGET " +
 			a.cfg.Shard.Name + " on the admin console."
 	case behind && foreign && a.mem.settings.Election.SystemID != 0:
@@ -134,8 +134,8 @@ func (a *decider) hint(rows []election.HostRow) string {
 // keptTransitions is how many are kept for the console.
 const keptTransitions = 100
 
-// tell logs a transition and keeps it for the console.
-func (a *decider) tell(now time.Time, level zerolog.Level, kind string, host role.Host, reason string) {
+// logTransition logs a transition and keeps it for the console.
+func (a *decider) logTransition(now time.Time, level zerolog.Level, kind string, host role.Host, reason string) {
 	v := a.mem.view
 	t := Transition{At: now, Epoch: v.Epoch, Kind: kind, Host: string(host), Elected: string(v.Elected), State: a.health.State(), Reason: reason}
 	if len(a.mem.seen) >= keptTransitions {
@@ -152,7 +152,7 @@ func (a *decider) hostsChanged(now time.Time, why string) {
 		names = append(names, c.String())
 	}
 	a.stale = true
-	a.tell(now, zerolog.InfoLevel, "hosts", "", why+": "+strings.Join(names, ", "))
+	a.logTransition(now, zerolog.InfoLevel, "hosts", "", why+": "+strings.Join(names, ", "))
 }
 
 func conflictText(c election.Conflict) string {
@@ -181,7 +181,7 @@ func join(hosts []role.Host) string {
 // forget begins a new generation.
 func (a *decider) forget(now time.Time, m *Forget) {
 	a.mem.counts.Forgets++
-	a.tell(now, zerolog.WarnLevel, "forget", "", "FORGET: identifier and floor are learnt anew")
+	a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET: identifier and floor are learnt anew")
 	a.elect(now, now, election.Forget{})
 	if a.cfg.Fleet != nil {
 		a.ctx.Send(a.cfg.Fleet, &cluster.Forgotten{Shard: a.cfg.Shard.Name, Generation: a.election.View().Floor.Generation})

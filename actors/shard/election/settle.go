@@ -16,7 +16,7 @@ func (m *Machine) settle() {
 		m.decide()
 	}
 	m.publish()
-	m.tellDoubt(m.view.Elected != before)
+	m.emitDoubt(m.view.Elected != before)
 	if m.elected == nil && before != "" {
 		for _, h := range m.hosts {
 			if m.votes(h) {
@@ -55,8 +55,8 @@ func (m *Machine) publish() {
 	m.view = v
 }
 
-// tellDoubt says whether the elected host is in doubt, if that is new.
-func (m *Machine) tellDoubt(changed bool) {
+// emitDoubt says whether the elected host is in doubt, if that is new.
+func (m *Machine) emitDoubt(changed bool) {
 	if m.elected == nil || changed {
 		m.inDoubt = false
 	}
