@@ -54,11 +54,11 @@ func TestLaneFailsWithFencesUnderWay(t *testing.T) {
 				doubts++
 			}
 		}
-		if doubts != 2 || r.shard.Unsettled() != 2 {
-			t.Errorf("%d doubts were told, %d are pending", doubts, r.shard.Unsettled())
+		if doubts != 2 || r.shard.Uncleared() != 2 {
+			t.Errorf("%d doubts were told, %d are pending", doubts, r.shard.Uncleared())
 		}
 		for range doubts {
-			r.shard.Settle()
+			r.shard.ClearDoubt()
 		}
 		r.setMute(false)
 		r.mu.Lock()
@@ -91,7 +91,7 @@ func TestLaneEndsOwingDoubts(t *testing.T) {
 			t.Error(err)
 		}
 		r.settle()
-		if n := r.shard.Unsettled(); n != 0 || len(toldOf[*shard.HostLost](r)) != 2 || len(toldOf[*shard.Hinted](r)) != 1 {
+		if n := r.shard.Uncleared(); n != 0 || len(toldOf[*shard.HostLost](r)) != 2 || len(toldOf[*shard.Hinted](r)) != 1 {
 			t.Errorf("%d doubts are pending", n)
 		}
 	})
@@ -126,8 +126,8 @@ func TestReloadToAnotherShard(t *testing.T) {
 		if n := r.hosts[hostA].server.Open(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
-		if old.Unsettled() != 0 || next.Unsettled() != 0 {
-			t.Errorf("%d and %d doubts are pending", old.Unsettled(), next.Unsettled())
+		if old.Uncleared() != 0 || next.Uncleared() != 0 {
+			t.Errorf("%d and %d doubts are pending", old.Uncleared(), next.Uncleared())
 		}
 		if n := told("main"); n == 0 {
 			t.Error("the old shard was told nothing")
@@ -156,11 +156,11 @@ func TestReloadToASuccessor(t *testing.T) {
 		r.hosts[hostA].server.Kill(held.Login().PID)
 		time.Sleep(10 * time.Millisecond) // from its last word to its end
 		r.settle()
-		if n := told("main"); n != 0 || next.Unsettled() != 1 || old.Unsettled() != 1 {
-			t.Errorf("told %d times, %d and %d doubts are pending", n, old.Unsettled(), next.Unsettled())
+		if n := told("main"); n != 0 || next.Uncleared() != 1 || old.Uncleared() != 1 {
+			t.Errorf("told %d times, %d and %d doubts are pending", n, old.Uncleared(), next.Uncleared())
 		}
-		next.Settle()
-		old.Settle()
+		next.ClearDoubt()
+		old.ClearDoubt()
 		get(r.rig, p.cut)
 		p.ask()
 		r.served(hostA, p)
@@ -270,7 +270,7 @@ func TestRecount(t *testing.T) {
 		clear(r.counts)
 		r.mu.Unlock()
 		for _, l := range r.lanes {
-			r.system.Root.Send(l, &shard.ViewChanged{Shard: r.shard, Recount: r.deps.ShardOf("main")})
+			r.system.Root.Send(l, &shard.ViewPublished{Shard: r.shard, Recount: r.deps.ShardOf("main")})
 		}
 		r.settle()
 		r.mu.Lock()

@@ -58,7 +58,7 @@ func TestWhenFencesAreAsked(t *testing.T) {
 		r.settle()
 		again(3)
 		fences(3)
-		r.shard.Settle()
+		r.shard.ClearDoubt()
 		spec := r.newSpec(4)
 		spec.Fence = FenceAlways
 		r.reload(spec)

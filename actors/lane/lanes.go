@@ -51,7 +51,7 @@ func (p *Lanes) Receive(ctx actor.Context) {
 		}
 	case *Ensure:
 		p.lane(ctx, m.Pool, m.Spec)
-	case *shard.ViewChanged:
+	case *shard.ViewPublished:
 		for _, e := range p.lanes {
 			if e.lane.spec.Shard == m.Shard {
 				ctx.Send(e.pid, viewChanged{m.Recount})

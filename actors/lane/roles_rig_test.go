@@ -167,7 +167,7 @@ func (r *roles) listenFor(sh *shard.Shard, ctx actor.Context) {
 		if r.mute {
 			r.owing++
 		} else {
-			sh.Settle()
+			sh.ClearDoubt()
 		}
 	}
 	r.told = append(r.told, ctx.Message())
@@ -193,7 +193,7 @@ func (r *roles) checkEnd() {
 	if p, d := len(r.deps.Budgets.pools), len(r.deps.Budgets.databases); p+d != 0 {
 		r.t.Errorf("%d and %d budgets are left", p, d)
 	}
-	if n := r.shard.Unsettled(); n != int64(r.owing) {
+	if n := r.shard.Uncleared(); n != int64(r.owing) {
 		r.t.Errorf("%d doubts are pending, %d were not settled", n, r.owing)
 	}
 }
@@ -202,7 +202,7 @@ func (r *roles) checkEnd() {
 func (r *roles) publish(change func(v *shard.View)) {
 	r.publishQuietly(change)
 	for _, l := range r.lanes {
-		r.system.Root.Send(l, &shard.ViewChanged{Shard: r.shard})
+		r.system.Root.Send(l, &shard.ViewPublished{Shard: r.shard})
 	}
 	r.settle()
 }

@@ -219,7 +219,7 @@ func (a *decider) take(message any) {
 			a.cfg.Shard.Doubted(true, time.Now())
 		}
 		if Doubts(message) {
-			a.cfg.Shard.Settle()
+			a.cfg.Shard.ClearDoubt()
 		}
 	}()
 	now := time.Now()

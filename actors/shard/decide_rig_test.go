@@ -43,7 +43,7 @@ type place struct {
 
 	mu       sync.Mutex // guards what follows
 	monitors []*fakeMonitor
-	told     []*shard.ViewChanged
+	told     []*shard.ViewPublished
 	conns    map[string][]uint64 // the lane's, for a recount
 }
 
@@ -170,7 +170,7 @@ func (p *place) reopen() {
 }
 
 func (p *place) laneReceive(ctx actor.Context) {
-	m, ok := ctx.Message().(*shard.ViewChanged)
+	m, ok := ctx.Message().(*shard.ViewPublished)
 	if !ok {
 		return
 	}

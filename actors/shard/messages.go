@@ -9,7 +9,7 @@ import (
 )
 
 // Messages from a lane to its shard's actor. Doubts: the sender has called Shard.RaiseDoubt before, and the actor calls
-// Settle when it has taken the message in. At is when it happened. Backend is its ID: whoever was restarted may tell, or be
+// ClearDoubt when it has handled the message. At is when it happened. Backend is its ID: whoever was restarted may tell, or be
 // told, of a connection once more.
 type (
 	// Connected says that a backend is logged in, and what it said of itself, if it was asked.
@@ -52,9 +52,9 @@ type (
 
 // Messages from a shard's actor.
 type (
-	// ViewChanged tells the Lanes of each loop that the view is new. Lanes that see it earlier by themselves act earlier.
+	// ViewPublished tells the Lanes of each loop that the view is new. Lanes that see it earlier by themselves act earlier.
 	// Recount: the actor was restarted; each lane answers with a Connected per open backend.
-	ViewChanged struct {
+	ViewPublished struct {
 		Shard   *Shard
 		Recount *actor.PID
 	}

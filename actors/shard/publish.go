@@ -40,7 +40,7 @@ func (v *View) ActsLike(w *View) bool {
 // notifyLanes sends the lanes the view, or, if recount is set, asks them for their connections.
 func (a *decider) notifyLanes(recount *actor.PID) {
 	for _, l := range a.cfg.Lanes() {
-		a.ctx.Send(l, &ViewChanged{Shard: a.cfg.Shard, Recount: recount})
+		a.ctx.Send(l, &ViewPublished{Shard: a.cfg.Shard, Recount: recount})
 	}
 }
 

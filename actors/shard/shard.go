@@ -106,7 +106,7 @@ func (s *Shard) Publish(v *View) { s.view.Store(v) }
 
 // RaiseDoubt says that something contradicts what is believed of the elected host, as of at: from now on a write grant
 // needs a proof asked for after that. The caller sends the shard's actor a message with Doubts set, which takes the word
-// in and Settles it.
+// in and calls ClearDoubt.
 func (s *Shard) RaiseDoubt(at time.Time) {
 	s.rise(at)
 	s.pending.Add(1)
@@ -142,8 +142,8 @@ func (s *Shard) Doubted(on bool, at time.Time) {
 	s.doubted.Store(on)
 }
 
-// Settle says that one RaiseDoubt was taken in. Only the shard's actor calls it, after Doubted.
-func (s *Shard) Settle() {
+// ClearDoubt ends one RaiseDoubt whose message was handled. Only the shard's actor calls it, after Doubted.
+func (s *Shard) ClearDoubt() {
 	for { // never below zero, where a later word would not be heard
 		n := s.pending.Load()
 		if n <= 0 || s.pending.CompareAndSwap(n, n-1) {
@@ -174,8 +174,8 @@ func (v *View) WarmHost() string {
 	return v.Standbys[0]
 }
 
-// Unsettled is how many doubts were raised whose message the shard's actor has not taken in yet.
-func (s *Shard) Unsettled() int64 { return s.pending.Load() }
+// Uncleared is how many doubts were raised whose message the shard's actor has not handled yet.
+func (s *Shard) Uncleared() int64 { return s.pending.Load() }
 
 // Risen is when doubt rose last.
 func (s *Shard) Risen() time.Time { return s.base.Add(time.Duration(s.risen.Load())) }

@@ -31,6 +31,6 @@ func (a *Actor) Receive(ctx actor.Context) {
 		a.Log.Error().Type("message_type", m).Str("shard", a.Shard.Name).Msg("shard: unhandled message")
 	}
 	if Doubts(ctx.Message()) {
-		a.Shard.Settle()
+		a.Shard.ClearDoubt()
 	}
 }

@@ -73,7 +73,7 @@ func (l *looks) Receive(ctx actor.Context) {
 // settle takes a doubt in, and thinks nothing of it.
 func (l *looks) settle(doubts bool) {
 	if doubts {
-		l.cfg.Shard.Settle()
+		l.cfg.Shard.ClearDoubt()
 	}
 }
 
@@ -82,7 +82,7 @@ func (l *looks) elect(ctx actor.Context, host string) {
 		Balance: l.cfg.Settings.Balance, Warm: l.cfg.Settings.Warm, Refuse: l.cfg.Settings.Refuse}
 	l.cfg.Shard.Publish(v)
 	for _, pid := range l.cfg.Lanes() {
-		ctx.Send(pid, &shard.ViewChanged{Shard: l.cfg.Shard})
+		ctx.Send(pid, &shard.ViewPublished{Shard: l.cfg.Shard})
 	}
 	l.cfg.Log.Info().Str("host", host).Uint64("epoch", v.Epoch).Msg("control: elected")
 }

@@ -333,5 +333,5 @@ func (w *world) settled() {
 	if _, doubted := w.shard.InDoubt(); !doubted {
 		w.problem("more doubts were settled than raised")
 	}
-	w.shard.Settle()
+	w.shard.ClearDoubt()
 }

@@ -291,7 +291,7 @@ func (w *world) drops(next actor.ReceiverFunc) actor.ReceiverFunc {
 			switch m := e.Message.(type) {
 			case *monitor.ProbeNow:
 				return
-			case *shard.ViewChanged:
+			case *shard.ViewPublished:
 				if m.Recount == nil {
 					return
 				}
