@@ -265,6 +265,6 @@ func (c *Console) release(name, order string) {
 	defer c.mu.Unlock()
 	c.withdraw(order)
 	if ref, ok := c.shardRef(name); ok {
-		c.ops.System().Root.Send(ref.PID, &shard.Release{ID: order})
+		c.ops.System().Root.Send(ref.PID, &shard.ResumeWrites{ID: order})
 	}
 }

@@ -75,7 +75,7 @@ func (c *Console) holdShard(ctx context.Context, args []string) (*holding, error
 	if err != nil {
 		return nil, err
 	}
-	h := &holding{held: state.Held, from: state.From, elected: state.Elected}
+	h := &holding{held: state.Paused, from: state.From, elected: state.Elected}
 	// What the shard's actor answers now comes behind its new view, and what the lanes answer behind the notice of it.
 	if row, ok = receive(ctx, askShards(c.ops, ref).replies[0]); !ok {
 		return nil, x.silence(ref)
@@ -94,16 +94,16 @@ func (c *Console) holdShard(ctx context.Context, args []string) (*holding, error
 }
 
 // holdNow gives the order to the shard's actor, unless it was withdrawn, and waits for the answer.
-func (c *Console) holdNow(ctx context.Context, ref ShardRef, order string, d time.Duration) (shard.HoldState, error) {
-	reply := make(chan shard.HoldState, 1)
+func (c *Console) holdNow(ctx context.Context, ref ShardRef, order string, d time.Duration) (shard.PauseState, error) {
+	reply := make(chan shard.PauseState, 1)
 	c.mu.Lock()
 	withdrawn := c.withdrawn(order)
 	if !withdrawn {
-		c.ops.System().Root.Send(ref.PID, &shard.Hold{ID: order, For: d, Reply: reply})
+		c.ops.System().Root.Send(ref.PID, &shard.PauseWrites{ID: order, For: d, Reply: reply})
 	}
 	c.mu.Unlock()
 	if withdrawn {
-		return shard.HoldState{}, errWithdrawn
+		return shard.PauseState{}, errWithdrawn
 	}
 	state, ok := receive(ctx, reply)
 	switch {

@@ -25,8 +25,8 @@ type fakeShard struct {
 	deaf    bool // to Forget
 	forgets int
 
-	hold     *shard.Hold // the last one
-	from     string      // who was the primary when it began
+	hold     *shard.PauseWrites // the last one
+	from     string             // who was the primary when it began
 	until    time.Time
 	released bool
 }
@@ -41,9 +41,9 @@ func (s *fakeShard) Receive(ctx actor.Context) {
 	case *shard.DescribeShard:
 		s.settle()
 		m.Reply <- s.row
-	case *shard.Hold:
+	case *shard.PauseWrites:
 		s.holdOn(m)
-	case *shard.Release:
+	case *shard.ResumeWrites:
 		if s.hold != nil && s.hold.ID == m.ID {
 			s.end()
 		}
@@ -58,9 +58,9 @@ func (s *fakeShard) Receive(ctx actor.Context) {
 }
 
 // holdOn does with a Hold what a shard's actor does.
-func (s *fakeShard) holdOn(m *shard.Hold) {
+func (s *fakeShard) holdOn(m *shard.PauseWrites) {
 	s.settle()
-	var state shard.HoldState
+	var state shard.PauseState
 	switch {
 	case s.hold != nil && s.hold.ID == m.ID && s.released:
 	case s.hold != nil && s.hold.ID == m.ID:
@@ -68,16 +68,16 @@ func (s *fakeShard) holdOn(m *shard.Hold) {
 	case s.hold != nil && !s.released:
 		state.Err = errors.New("another switchover of the shard is under way")
 	case s.row.View.Elected == "":
-		state.Err = shard.ErrNoPrimaryToHold
+		state.Err = shard.ErrNoPrimaryToPause
 	default:
 		s.hold, s.from, s.until, s.released = m, s.row.View.Elected, time.Now().Add(m.For), false
 		s.row.View.Elected = ""
 		s.row.Transitions = append(s.row.Transitions, shard.Transition{At: time.Now(), Kind: "switchover", Host: s.from})
 	}
 	if s.hold != nil && s.hold.ID == m.ID {
-		state.Held, state.From = !s.released, s.from
+		state.Paused, state.From = !s.released, s.from
 		state.Elected = s.row.View.Elected
-		if state.Held {
+		if state.Paused {
 			state.Elected = s.from
 		}
 	}

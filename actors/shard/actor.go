@@ -62,7 +62,7 @@ type memory struct {
 	seq      uint64                 // of the last observation
 	file     stateKeeper
 	peers    peers
-	hold     holding
+	pause    pause
 	early    []any // what came before the state file was read, in order
 	seen     []Transition
 	counts   Counts
@@ -269,10 +269,10 @@ func (a *decider) dispatch(now time.Time, message any) {
 		a.configure(now, m.Settings)
 	case *Forget:
 		a.forget(now, m)
-	case *Hold:
-		a.hold(now, m)
-	case *Release:
-		a.release(now, m)
+	case *PauseWrites:
+		a.pauseWrites(now, m)
+	case *ResumeWrites:
+		a.resumeWrites(now, m)
 	case *cluster.PeerObserved:
 		a.judge(now, m.PeerObserved)
 	case *cluster.PeerFloorClaim:

@@ -105,7 +105,7 @@ func (a *decider) bug(now time.Time, what string) {
 // conclude ends the handling of a message: it feeds what one machine says to the other, publishes, and sets the timer.
 func (a *decider) conclude(now time.Time) {
 	a.dropGone(now)
-	a.settleHold(now)
+	a.endPauseIfDue(now)
 	a.feedJudge(now)
 	a.prove(now)
 	a.setPace(now)
@@ -156,8 +156,8 @@ func (a *decider) arm(now time.Time) {
 	}
 	sooner(a.election.Next())
 	sooner(a.health.Next())
-	if a.held() {
-		sooner(a.mem.hold.until)
+	if a.paused() {
+		sooner(a.mem.pause.until)
 	}
 	if a.writeWaits(now) {
 		sooner(a.waited.Add(waitKept))

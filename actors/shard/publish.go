@@ -58,10 +58,10 @@ func (a *decider) compose(now time.Time) *View {
 	switch {
 	case !a.mem.peers.ready:
 		v.Elected, v.Static, v.Candidates, v.Explanation = "", false, nil, "this member has not heard from its fleet yet"
-	case a.held():
-		v.Elected, v.Candidates, v.Since, v.Why = "", nil, a.mem.hold.began, "a switchover is under way"
+	case a.paused():
+		v.Elected, v.Candidates, v.Since, v.Why = "", nil, a.mem.pause.began, "a switchover is under way"
 		v.Refuse = false // it is to cost nobody an error
-		v.Explanation = fmt.Sprintf("writes wait for a switchover from %s", a.mem.hold.from)
+		v.Explanation = fmt.Sprintf("writes wait for a switchover from %s", a.mem.pause.from)
 	case !a.explains():
 	case e.Elected == "":
 		v.Explanation = fmt.Sprintf("no primary is known since %s; %s%s; the shard is %s", clock(e.Since), a.claimedBy(), a.election.Explain(now), v.State)

@@ -211,10 +211,10 @@ func (w *world) comeHome(s *server) {
 func (w *world) plannedSwitchover() {
 	id := fmt.Sprintf("switchover %d", w.rand.Uint64())
 	w.trace("event", "hold")
-	w.system.Root.Send(w.shardPID, &shard.Hold{ID: id, For: w.upTo(5 * time.Second)})
+	w.system.Root.Send(w.shardPID, &shard.PauseWrites{ID: id, For: w.upTo(5 * time.Second)})
 	switch w.rand.IntN(3) {
 	case 0:
-		w.in(w.upTo(3*time.Second), func() { w.system.Root.Send(w.shardPID, &shard.Release{ID: id}) })
+		w.in(w.upTo(3*time.Second), func() { w.system.Root.Send(w.shardPID, &shard.ResumeWrites{ID: id}) })
 	case 1:
 		w.in(w.upTo(time.Second), w.switchover)
 	}
