@@ -53,7 +53,7 @@ func decodeMeta(b []byte) (m meta, err error) {
 	if in.u8() == 0 {
 		return m, errors.New("metadata: no version")
 	}
-	copy(m.Boot[:], in.take(len(m.Boot)))
+	copy(m.Boot[:], in.next(len(m.Boot)))
 	m.PeerID, m.Settings = in.u32(), in.u64()
 	m.Draining = in.u8()&1 != 0
 	m.Member, m.Version, m.Admin = in.text(int(in.u8())), in.text(int(in.u8())), in.text(int(in.u8()))
@@ -69,7 +69,7 @@ type input struct {
 	short bool
 }
 
-func (i *input) take(n int) []byte {
+func (i *input) next(n int) []byte {
 	if n < 0 || n > len(i.b) {
 		i.short, i.b = true, nil
 		return nil
@@ -80,28 +80,28 @@ func (i *input) take(n int) []byte {
 }
 
 func (i *input) u8() byte {
-	if b := i.take(1); b != nil {
+	if b := i.next(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
 func (i *input) u16() uint16 {
-	if b := i.take(2); b != nil {
+	if b := i.next(2); b != nil {
 		return binary.BigEndian.Uint16(b)
 	}
 	return 0
 }
 
 func (i *input) u32() uint32 {
-	if b := i.take(4); b != nil {
+	if b := i.next(4); b != nil {
 		return binary.BigEndian.Uint32(b)
 	}
 	return 0
 }
 
 func (i *input) u64() uint64 {
-	if b := i.take(8); b != nil {
+	if b := i.next(8); b != nil {
 		return binary.BigEndian.Uint64(b)
 	}
 	return 0
@@ -109,7 +109,7 @@ func (i *input) u64() uint64 {
 
 // text of n bytes; what is not UTF-8 counts as cut off.
 func (i *input) text(n int) string {
-	b := i.take(n)
+	b := i.next(n)
 	if !utf8.Valid(b) {
 		i.short = true
 		return ""

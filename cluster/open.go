@@ -34,7 +34,7 @@ func (f *fleet) open() {
 }
 
 // take is what was opened; nil if nothing was, or if it was taken.
-func (o *opening) take(over bool) *link {
+func (o *opening) claim(over bool) *link {
 	if o == nil {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (f *fleet) opened(now time.Time, msg *opened) {
 		return // of before a restart, which closed it
 	}
 	f.opening = nil
-	l := msg.by.take(true)
+	l := msg.by.claim(true)
 	switch {
 	case f.closing && l == nil:
 		f.send(&closed{})
@@ -113,7 +113,7 @@ func (f *fleet) end() {
 	f.abandonRequests()
 	farewells, l := f.farewells(), f.link
 	if l == nil {
-		farewells, l = nil, f.opening.take(true)
+		farewells, l = nil, f.opening.claim(true)
 	}
 	f.link, f.opening = nil, nil
 	if l != nil {

@@ -116,10 +116,10 @@ func (f *fleet) operate(ctx actor.Context, now time.Time, msg *Operate) {
 		case m.self:
 			f.serve(ctx, now, m, l)
 		case f.post(m, l) == nil:
-			f.settle(id, m.Boot, "the request could not be sent", nil)
+			f.recordAnswer(id, m.Boot, "the request could not be sent", nil)
 		}
 	}
-	f.conclude(id)
+	f.finish(id)
 	f.arm(now)
 }
 
@@ -161,8 +161,8 @@ func (f *fleet) operationDone(msg *OperationDone) {
 
 func (f *fleet) respond(e *errand, msg *OperationDone) {
 	if e.from.self {
-		f.settle(e.request, e.from.Boot, msg.Err, msg.Rows)
-		f.conclude(e.request)
+		f.recordAnswer(e.request, e.from.Boot, msg.Err, msg.Rows)
+		f.finish(e.request)
 		return
 	}
 	l := &letter{kind: answerLetter, request: e.request, err: msg.Err, rows: msg.Rows}
@@ -180,12 +180,12 @@ func (f *fleet) answerArrived(from *member, l *letter) {
 		f.settingsArrived(from, l.rows)
 		return
 	}
-	f.settle(l.request, from.Boot, l.err, l.rows)
-	f.conclude(l.request)
+	f.recordAnswer(l.request, from.Boot, l.err, l.rows)
+	f.finish(l.request)
 }
 
 // settle notes a member's answer to a request.
-func (f *fleet) settle(id uint64, b evidence.Boot, err string, rows [][]string) {
+func (f *fleet) recordAnswer(id uint64, b evidence.Boot, err string, rows [][]string) {
 	r := f.requests[id]
 	if r == nil || r.waits[b] == nil {
 		f.counts.late++
@@ -196,7 +196,7 @@ func (f *fleet) settle(id uint64, b evidence.Boot, err string, rows [][]string) 
 }
 
 // conclude answers a request when nobody's answer is missing.
-func (f *fleet) conclude(id uint64) {
+func (f *fleet) finish(id uint64) {
 	r := f.requests[id]
 	if r == nil || len(r.waits) > 0 || r.settings != nil {
 		return
@@ -218,8 +218,8 @@ func (f *fleet) undelivered(msg *undelivered) {
 	f.counts.undelivered++
 	f.journal.note(zerolog.WarnLevel, "a message to a member could not be written", msg.err.Error())
 	if msg.request != 0 {
-		f.settle(msg.request, msg.to, "the member cannot be reached", nil)
-		f.conclude(msg.request)
+		f.recordAnswer(msg.request, msg.to, "the member cannot be reached", nil)
+		f.finish(msg.request)
 	}
 }
 
@@ -227,8 +227,8 @@ func (f *fleet) undelivered(msg *undelivered) {
 func (f *fleet) forsake(m *member) {
 	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
 		if r := f.requests[id]; r.waits[m.Boot] != nil {
-			f.settle(id, m.Boot, "the member is gone", nil)
-			f.conclude(id)
+			f.recordAnswer(id, m.Boot, "the member is gone", nil)
+			f.finish(id)
 		} else if r.settings == m {
 			delete(f.requests, id)
 		}
@@ -260,9 +260,9 @@ func (f *fleet) giveUp(id uint64, r *request, why string) {
 		return
 	}
 	for _, b := range slices.SortedFunc(maps.Keys(r.waits), func(a, b evidence.Boot) int { return slices.Compare(a[:], b[:]) }) {
-		f.settle(id, b, why, nil)
+		f.recordAnswer(id, b, why, nil)
 	}
-	f.conclude(id)
+	f.finish(id)
 }
 
 // abandonRequests answers whoever waits, because this member leaves.

@@ -97,13 +97,13 @@ func decodeLetter(b []byte) (*letter, error) {
 	if in.u8() != letterVersion {
 		return nil, errors.New("letter: of another version")
 	}
-	copy(l.from[:], in.take(len(l.from)))
-	copy(l.to[:], in.take(len(l.to)))
+	copy(l.from[:], in.next(len(l.from)))
+	copy(l.to[:], in.next(len(l.to)))
 	l.number = in.u64()
 	switch l.kind {
 	case cancelLetter:
 		l.request, l.peerID = in.u64(), in.u32()
-		l.key = append([]byte(nil), in.take(int(in.u8()))...)
+		l.key = append([]byte(nil), in.next(int(in.u8()))...)
 		if len(l.key) == 0 || len(l.key) > maxKey {
 			in.short = true
 		}

@@ -128,7 +128,7 @@ func TestQueue(t *testing.T) {
 	}
 	for range 1000 {
 		room := 7
-		q.take(5, func(k evidence.Key) (bool, bool) {
+		q.pop(5, func(k evidence.Key) (bool, bool) {
 			if k.Shard[0] == 29 {
 				return true, true
 			}

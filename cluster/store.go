@@ -86,7 +86,7 @@ func (s *store) gossip(now time.Time, limit int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var message []byte
-	s.queue.take(sends, func(k evidence.Key) (fits, gone bool) {
+	s.queue.pop(sends, func(k evidence.Key) (fits, gone bool) {
 		r, ok := s.table.Get(k)
 		if !ok {
 			return true, true

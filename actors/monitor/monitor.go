@@ -106,7 +106,7 @@ func (m *monitor) Receive(ctx actor.Context) {
 		m.probed(ctx, now, msg)
 	case dropped:
 		if msg.by == m.worker {
-			m.release()
+			m.endListening()
 			m.execute(ctx, now, m.machine.lost(now, msg.cause))
 		}
 	case *actor.Stopping, *actor.Restarting:
@@ -132,7 +132,7 @@ func (m *monitor) dialed(ctx actor.Context, now time.Time, msg dialed) {
 	case msg.failed != nil:
 		m.execute(ctx, now, m.machine.refused(now, msg.failed))
 	default:
-		m.hold()
+		m.listen()
 		m.execute(ctx, now, m.machine.connected(now))
 	}
 }
@@ -142,24 +142,24 @@ func (m *monitor) probed(ctx actor.Context, now time.Time, msg probed) {
 	case msg.by != m.worker:
 		return
 	case msg.senseless != nil:
-		m.hold()
+		m.listen()
 		m.execute(ctx, now, m.machine.senseless(now, msg.senseless))
 	default:
-		m.hold()
+		m.listen()
 		m.execute(ctx, now, m.machine.answered(now, msg.id))
 	}
 }
 
 // hold has the worker watch the connection until the next probe is asked.
-func (m *monitor) hold() {
-	m.release()
+func (m *monitor) listen() {
+	m.endListening()
 	hold, probe := context.WithCancel(m.worker.life)
 	m.probe = probe
 	m.worker.jobs <- job{hold}
 }
 
 // release ends a hold whose worker is past it.
-func (m *monitor) release() {
+func (m *monitor) endListening() {
 	if m.probe != nil {
 		m.probe()
 		m.probe = nil
@@ -217,5 +217,5 @@ func (m *monitor) end() {
 	if m.worker != nil {
 		m.worker.end()
 	}
-	m.release()
+	m.endListening()
 }

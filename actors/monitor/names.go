@@ -230,7 +230,7 @@ func (a *names) looked(ctx actor.Context, n *name, l looked) {
 	if to == nil {
 		to = ctx.Parent()
 	}
-	if told := n.take(l); told != nil {
+	if told := n.record(l); told != nil {
 		a.log(told, n)
 		if to != nil {
 			ctx.Send(to, told)
@@ -250,7 +250,7 @@ func (a *names) looked(ctx actor.Context, n *name, l looked) {
 }
 
 // take takes a look's result, and returns what the shard is to be told, nil for nothing new.
-func (n *name) take(l looked) any {
+func (n *name) record(l looked) any {
 	if l.err != nil {
 		slow := timedOut(l.err) || isTimeout(l.err)
 		if n.failing && n.slow == slow {

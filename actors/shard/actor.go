@@ -137,7 +137,7 @@ func (a *decider) Receive(ctx actor.Context) {
 		if a.election == nil {
 			a.mem.early = append(a.mem.early, m)
 		} else {
-			a.take(m)
+			a.handle(m)
 		}
 	}
 	whole = true
@@ -178,22 +178,22 @@ func (a *decider) begin() {
 	}
 	a.stale = true
 	a.mode = a.pace(now)
-	a.follow()
-	a.attend(now)
+	a.watchNames()
+	a.reconcileMonitors(now)
 	a.elect(now, now, election.Tick{})
 	a.feedHosts(now)
 	a.joinFleet(now)
 	for host := range a.mem.gone {
 		a.elect(now, now, election.AddressGone{Host: host})
 	}
-	a.conclude(now)
+	a.finish(now)
 	if last != nil {
 		a.notifyLanes(a.ctx.Self())
 	}
 	for len(a.mem.early) > 0 {
 		m := a.mem.early[0]
 		a.mem.early = a.mem.early[1:]
-		a.take(m)
+		a.handle(m)
 	}
 }
 
@@ -212,7 +212,7 @@ func Doubts(message any) bool {
 
 // take takes a message in. A doubt that was raised for it is settled when the machines have drawn their conclusions, or,
 // if they fail, when the actor itself is in doubt.
-func (a *decider) take(message any) {
+func (a *decider) handle(message any) {
 	whole := false
 	defer func() {
 		if !whole {
@@ -224,7 +224,7 @@ func (a *decider) take(message any) {
 	}()
 	now := time.Now()
 	a.dispatch(now, message)
-	a.conclude(now)
+	a.finish(now)
 	whole = true
 }
 

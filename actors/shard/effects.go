@@ -103,11 +103,11 @@ func (a *decider) bug(now time.Time, what string) {
 }
 
 // conclude ends the handling of a message: it feeds what one machine says to the other, publishes, and sets the timer.
-func (a *decider) conclude(now time.Time) {
+func (a *decider) finish(now time.Time) {
 	a.dropGone(now)
 	a.endPauseIfDue(now)
 	a.feedJudge(now)
-	a.prove(now)
+	a.feedProof(now)
 	a.setPace(now)
 	if a.stale || a.explains() {
 		a.publish(now)
@@ -122,7 +122,7 @@ func (a *decider) conclude(now time.Time) {
 }
 
 // prove tells health of a new proof of the elected host.
-func (a *decider) prove(now time.Time) {
+func (a *decider) feedProof(now time.Time) {
 	asked, ok := a.election.Proved()
 	p := health.Proven{Host: a.election.View().Elected, Asked: asked}
 	if !ok || p == a.proved {
@@ -137,9 +137,9 @@ func (a *decider) ticked(now time.Time) {
 	a.elect(now, now, election.Tick{})
 	a.assess(now, health.Tick{})
 	if a.names == nil {
-		a.follow()
+		a.watchNames()
 	}
-	a.attend(now)
+	a.reconcileMonitors(now)
 	a.stale = true // bans end, and answers age
 }
 

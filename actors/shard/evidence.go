@@ -83,7 +83,7 @@ func (a *decider) hostLost(now time.Time, m *HostLost) {
 	if m.Code == "" || announcesEnd(m.Code) {
 		a.ban(now, h)
 	}
-	a.lookAfterLoss(h)
+	a.probeAfterLoss(h)
 }
 
 // connectFailed: a backend could not connect or log in.
@@ -124,12 +124,12 @@ func (a *decider) hinted(now time.Time, m *Hinted) {
 		a.assess(now, health.ShutdownNotice{Host: h, Code: m.Code})
 	}
 	a.elect(now, m.At, election.Hint{Host: h, Why: why, At: m.At})
-	a.lookAfterLoss(h)
+	a.probeAfterLoss(h)
 }
 
 // lookAfterLoss asks the monitor of a host that something happened to, and all of them if it is the elected one: whoever
 // takes over is then found sooner.
-func (a *decider) lookAfterLoss(h role.Host) {
+func (a *decider) probeAfterLoss(h role.Host) {
 	if h == a.election.View().Elected {
 		a.probeAll()
 	} else {
@@ -154,7 +154,7 @@ func (a *decider) monitorLost(now time.Time, m *monitor.Lost) {
 	a.elect(now, m.At, election.Lost{Host: m.Host, Expected: m.Expected, At: m.At})
 	a.monitorGone(now, m.Host, health.Disconnected{Expected: m.Expected, Code: m.Code, At: m.At})
 	if !m.Expected {
-		a.lookAfterLoss(m.Host)
+		a.probeAfterLoss(m.Host)
 	}
 	a.stale = true
 }

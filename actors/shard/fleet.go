@@ -103,7 +103,7 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 			a.elect(now, now, a.mem.peers.claim)
 		case evidence.Doubt:
 			a.elect(now, now, election.Hint{Host: e.Host, Why: "a peer's word: " + e.Why})
-			a.lookAfterLoss(e.Host)
+			a.probeAfterLoss(e.Host)
 		case evidence.Probe:
 			a.probe(e.Host)
 		case evidence.Forget:

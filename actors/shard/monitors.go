@@ -36,10 +36,10 @@ var (
 )
 
 // attend sees that each host of the list has a monitor with the right login, and no other host has one.
-func (a *decider) attend(now time.Time) {
+func (a *decider) reconcileMonitors(now time.Time) {
 	for h, w := range a.hosts {
 		if !a.has(h) {
-			a.leave(now, h, w)
+			a.stopMonitor(now, h, w)
 			delete(a.hosts, h)
 			if len(a.conns[h]) == 0 {
 				a.assess(now, health.HostGone{Host: h})
@@ -56,7 +56,7 @@ func (a *decider) attend(now time.Time) {
 		if standIn(c) || w.pid != nil && w.login == login {
 			continue
 		}
-		a.leave(now, c.Host, w)
+		a.stopMonitor(now, c.Host, w)
 		w.login = login
 		w.pid = a.ctx.SpawnPrefix(a.cfg.Monitor(a.monitorConfig(c)), "monitor-")
 	}
@@ -75,7 +75,7 @@ func (a *decider) monitorConfig(c election.HostConfig) monitor.Config {
 }
 
 // leave ends a host's monitor. That is no loss.
-func (a *decider) leave(now time.Time, h role.Host, w *watched) {
+func (a *decider) stopMonitor(now time.Time, h role.Host, w *watched) {
 	if w.pid == nil {
 		return
 	}

@@ -87,7 +87,7 @@ func (a *decider) roleOf(h role.Host) election.Role {
 }
 
 // follow has the names of the settings followed.
-func (a *decider) follow() {
+func (a *decider) watchNames() {
 	var names []string
 	for _, s := range a.mem.settings.Hosts {
 		if named(s) && !slices.Contains(names, s.Addr) {
@@ -136,7 +136,7 @@ func (a *decider) resolved(now time.Time, m *monitor.Resolved) {
 			a.elect(now, now, election.AddressBack{Host: h})
 		}
 	}
-	a.rehost(now, m.Name+" has other addresses")
+	a.replaceHosts(now, m.Name+" has other addresses")
 	a.stale = true
 }
 
@@ -163,11 +163,11 @@ func (a *decider) dropGone(now time.Time) {
 			delete(a.mem.gone, h)
 		}
 	}
-	a.rehost(now, "an address is gone from its name")
+	a.replaceHosts(now, "an address is gone from its name")
 }
 
 // rehost gives the election the list of hosts, if it is another one, and each host its monitor.
-func (a *decider) rehost(now time.Time, why string) {
+func (a *decider) replaceHosts(now time.Time, why string) {
 	list := a.hostList()
 	if slices.Equal(list, a.list) {
 		return
@@ -175,6 +175,6 @@ func (a *decider) rehost(now time.Time, why string) {
 	a.list = list
 	a.feedHosts(now)
 	a.hostsChanged(now, why)
-	a.attend(now)
+	a.reconcileMonitors(now)
 	a.elect(now, now, election.Hosts{List: list})
 }

@@ -196,9 +196,9 @@ func (a *decider) configure(now time.Time, s Settings) {
 	a.mem.settings = s
 	a.elect(now, now, election.Configure{Config: s.Election})
 	a.assess(now, health.Configure{Config: s.Health})
-	a.follow()
-	a.rehost(now, "the settings changed")
-	a.attend(now)
+	a.watchNames()
+	a.replaceHosts(now, "the settings changed")
+	a.reconcileMonitors(now)
 	a.stale = true
 }
 

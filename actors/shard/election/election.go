@@ -190,14 +190,14 @@ func (m *Machine) Step(now time.Time, ev Event) []Effect {
 		m.now = now
 	}
 	m.settle()
-	m.take(ev)
+	m.apply(ev)
 	m.settle()
 	effects := m.effects
 	m.effects = nil
 	return effects
 }
 
-func (m *Machine) take(ev Event) {
+func (m *Machine) apply(ev Event) {
 	switch e := ev.(type) {
 	case Observed:
 		m.observed(e.Observation)

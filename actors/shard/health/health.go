@@ -130,7 +130,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Effect {
 	if now.After(m.now) {
 		m.now = now
 	}
-	m.take(ev)
+	m.apply(ev)
 	m.settle()
 	effects := m.effects
 	m.effects = nil

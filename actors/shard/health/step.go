@@ -7,7 +7,7 @@ import (
 	"fencepost/role"
 )
 
-func (m *Machine) take(ev Event) {
+func (m *Machine) apply(ev Event) {
 	switch e := ev.(type) {
 	case Connected:
 		h := m.keep(e.Host)
