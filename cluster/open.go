@@ -33,7 +33,7 @@ func (f *fleet) open() {
 	}()
 }
 
-// take is what was opened; nil if nothing was, or if it was taken.
+// claim is what was opened; nil if nothing was, or if it was claimed.
 func (o *opening) claim(over bool) *link {
 	if o == nil {
 		return nil

@@ -184,7 +184,7 @@ func (f *fleet) answerArrived(from *member, l *letter) {
 	f.finish(l.request)
 }
 
-// settle notes a member's answer to a request.
+// recordAnswer records a member's answer to a request.
 func (f *fleet) recordAnswer(id uint64, b evidence.Boot, err string, rows [][]string) {
 	r := f.requests[id]
 	if r == nil || r.waits[b] == nil {
@@ -195,7 +195,7 @@ func (f *fleet) recordAnswer(id uint64, b evidence.Boot, err string, rows [][]st
 	delete(r.waits, b)
 }
 
-// conclude answers a request when nobody's answer is missing.
+// finish answers a request when every answer is there.
 func (f *fleet) finish(id uint64) {
 	r := f.requests[id]
 	if r == nil || len(r.waits) > 0 || r.settings != nil {

@@ -47,7 +47,7 @@ func (q *queue) remove(k evidence.Key) {
 	}
 }
 
-// take offers the registers one after the other until one does not fit. Each that does counts as told once more, and
+// pop offers the registers one after the other until one does not fit. Each that does counts as told once more, and
 // leaves the queue when it was told sends times or is gone.
 func (q *queue) pop(sends int, offer func(evidence.Key) (fits, gone bool)) {
 	var told []evidence.Key

@@ -70,7 +70,7 @@ type monitor struct {
 	machine machine
 	journal journal
 	worker  *worker
-	probe   context.CancelFunc // ends the worker's hold, so that it probes; nil: no hold
+	probe   context.CancelFunc // ends the worker's watch, so that it probes; nil: it does not watch
 	timer   *time.Timer
 	armed   time.Time // when timer fires; zero: not armed
 	timerID uint64
@@ -150,7 +150,7 @@ func (m *monitor) probed(ctx actor.Context, now time.Time, msg probed) {
 	}
 }
 
-// hold has the worker watch the connection until the next probe is asked.
+// listen has the worker watch the connection until the next probe is asked.
 func (m *monitor) listen() {
 	m.endListening()
 	hold, probe := context.WithCancel(m.worker.life)
@@ -158,7 +158,7 @@ func (m *monitor) listen() {
 	m.worker.jobs <- job{hold}
 }
 
-// release ends a hold whose worker is past it.
+// endListening ends a watch that the worker is past.
 func (m *monitor) endListening() {
 	if m.probe != nil {
 		m.probe()

@@ -249,7 +249,7 @@ func (a *names) looked(ctx actor.Context, n *name, l looked) {
 	}
 }
 
-// take takes a look's result, and returns what the shard is to be told, nil for nothing new.
+// record records a look's result, and returns the message for the shard; nil: nothing is new.
 func (n *name) record(l looked) any {
 	if l.err != nil {
 		slow := timedOut(l.err) || isTimeout(l.err)

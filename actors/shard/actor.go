@@ -210,7 +210,7 @@ func Doubts(message any) bool {
 	return false
 }
 
-// take takes a message in. A doubt that was raised for it is settled when the machines have drawn their conclusions, or,
+// handle handles a message. A doubt that was raised for it ends when the machines have drawn their conclusions, or,
 // if they fail, when the actor itself is in doubt.
 func (a *decider) handle(message any) {
 	whole := false

@@ -102,7 +102,7 @@ func (a *decider) bug(now time.Time, what string) {
 	}
 }
 
-// conclude ends the handling of a message: it feeds what one machine says to the other, publishes, and sets the timer.
+// finish ends the handling of a message: it feeds what one machine says to the other, publishes, and sets the timer.
 func (a *decider) finish(now time.Time) {
 	a.dropGone(now)
 	a.endPauseIfDue(now)
@@ -121,7 +121,7 @@ func (a *decider) finish(now time.Time) {
 	a.arm(now)
 }
 
-// prove tells health of a new proof of the elected host.
+// feedProof tells health of a new proof of the elected host.
 func (a *decider) feedProof(now time.Time) {
 	asked, ok := a.election.Proved()
 	p := health.Proven{Host: a.election.View().Elected, Asked: asked}

@@ -127,7 +127,7 @@ func (a *decider) hinted(now time.Time, m *Hinted) {
 	a.probeAfterLoss(h)
 }
 
-// lookAfterLoss asks the monitor of a host that something happened to, and all of them if it is the elected one: whoever
+// probeAfterLoss asks the monitor of a host that something happened to, and all of them if it is the elected one: whoever
 // takes over is then found sooner.
 func (a *decider) probeAfterLoss(h role.Host) {
 	if h == a.election.View().Elected {

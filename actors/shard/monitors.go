@@ -14,7 +14,7 @@ import (
 
 // watched is a host of the list with its monitor.
 type watched struct {
-	pid   *actor.PID // nil: its name has no address yet, or the monitor failed for good; see attend
+	pid   *actor.PID // nil: its name has no address yet, or the monitor failed for good; see reconcileMonitors
 	login monitorLogin
 	kind  monitor.Kind // how it is reached, as the monitor told last
 	code  string
@@ -35,7 +35,7 @@ var (
 	closeDown = &monitor.Close{}
 )
 
-// attend sees that each host of the list has a monitor with the right login, and no other host has one.
+// reconcileMonitors sees that each host of the list has a monitor with the right login, and no other host has one.
 func (a *decider) reconcileMonitors(now time.Time) {
 	for h, w := range a.hosts {
 		if !a.has(h) {
@@ -74,7 +74,7 @@ func (a *decider) monitorConfig(c election.HostConfig) monitor.Config {
 	return m
 }
 
-// leave ends a host's monitor. That is no loss.
+// stopMonitor ends a host's monitor. That is no loss.
 func (a *decider) stopMonitor(now time.Time, h role.Host, w *watched) {
 	if w.pid == nil {
 		return

@@ -86,7 +86,7 @@ func (a *decider) roleOf(h role.Host) election.Role {
 	return election.Auto
 }
 
-// follow has the names of the settings followed.
+// watchNames sends the names of the settings to the actor that follows them.
 func (a *decider) watchNames() {
 	var names []string
 	for _, s := range a.mem.settings.Hosts {
@@ -166,7 +166,7 @@ func (a *decider) dropGone(now time.Time) {
 	a.replaceHosts(now, "an address is gone from its name")
 }
 
-// rehost gives the election the list of hosts, if it is another one, and each host its monitor.
+// replaceHosts gives the election the list of hosts, if it is another one, and each host its monitor.
 func (a *decider) replaceHosts(now time.Time, why string) {
 	list := a.hostList()
 	if slices.Equal(list, a.list) {
