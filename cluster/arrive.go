@@ -19,7 +19,7 @@ func (f *fleet) received(ctx actor.Context, now time.Time, msg *received) {
 		f.heardRecords(ctx, now, msg.at, msg.bytes[1:])
 		return
 	}
-	l, err := decodeLetter(msg.bytes)
+	l, err := decodeMessage(msg.bytes)
 	if err != nil {
 		f.counts.skipped++
 		f.journal.note(zerolog.WarnLevel, "messages that cannot be read were skipped: another version, or nonsense", err.Error())
@@ -27,26 +27,26 @@ func (f *fleet) received(ctx actor.Context, now time.Time, msg *received) {
 	}
 	from := f.roster.byBoot[l.from]
 	switch {
-	case l.to != f.cfg.Boot, from == nil, from.self, from.state != Alive && l.kind != answerLetter:
+	case l.to != f.cfg.Boot, from == nil, from.self, from.state != Alive && l.kind != answerMessage:
 		f.counts.misdirected++
 		return
-	case !from.letters.fresh(l.number):
-		if l.kind != cancelLetter && l.kind != answerLetter { // which are sent more than once
+	case !from.messages.fresh(l.number):
+		if l.kind != cancelMessage && l.kind != answerMessage { // which are sent more than once
 			f.counts.replayed++
 			f.journal.note(zerolog.WarnLevel, "a message came twice and was dropped", "from "+from.Member)
 		}
 		return
 	}
-	f.counts.letters++
+	f.counts.messages++
 	from.heard = now
 	switch l.kind {
-	case cancelLetter:
+	case cancelMessage:
 		f.cancelArrived(ctx, now, from, l)
-	case requestLetter:
+	case requestMessage:
 		f.requestArrived(ctx, now, from, l)
-	case answerLetter:
+	case answerMessage:
 		f.answerArrived(from, l)
-	case farewellLetter:
+	case farewellMessage:
 		from.farewell = true
 	}
 }
@@ -137,26 +137,26 @@ func (f *fleet) announce() {
 	}
 }
 
-// post writes a letter to a member, and returns it as it is sent; nil if it is not.
-func (f *fleet) post(to *member, l *letter) (message []byte) {
-	own := l.request // which waits for this letter
-	if l.kind == answerLetter {
+// post writes a message to a member, and returns it as it is sent; nil if it is not.
+func (f *fleet) post(to *member, l *message) (written []byte) {
+	own := l.request // which waits for this message
+	if l.kind == answerMessage {
 		own = 0 // it is a number of the member that asked
 	}
-	if message = f.address(to, l); message == nil || !f.link.write(to, own, message) {
+	if written = f.address(to, l); written == nil || !f.link.write(to, own, written) {
 		return nil
 	}
-	return message
+	return written
 }
 
-// urge writes a letter that is to be answered until it is.
-func (f *fleet) urge(to *member, l *letter, answered <-chan struct{}) bool {
+// sendWithRetry writes a message again and again until it is answered.
+func (f *fleet) sendWithRetry(to *member, l *message, answered <-chan struct{}) bool {
 	message := f.address(to, l)
-	return message != nil && f.link.urge(to, l.request, message, answered)
+	return message != nil && f.link.sendWithRetry(to, l.request, message, answered)
 }
 
-// address gives a letter its number; nil if it cannot be sent.
-func (f *fleet) address(to *member, l *letter) []byte {
+// address gives a message its number; nil if it cannot be sent.
+func (f *fleet) address(to *member, l *message) []byte {
 	if f.link == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (f *fleet) address(to *member, l *letter) []byte {
 func (f *fleet) farewells() map[node][]byte {
 	all := make(map[node][]byte)
 	for _, m := range f.roster.others() {
-		l := &letter{kind: farewellLetter, from: f.cfg.Boot, to: m.Boot, number: f.store.number.Add(1)}
+		l := &message{kind: farewellMessage, from: f.cfg.Boot, to: m.Boot, number: f.store.number.Add(1)}
 		if b, err := l.encode(); err == nil {
 			all[m.node] = b
 		}

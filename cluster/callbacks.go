@@ -27,7 +27,7 @@ func (c *callbacks) NodeMeta(limit int) []byte {
 
 // NotifyMsg implements memberlist.Delegate.
 func (c *callbacks) NotifyMsg(b []byte) {
-	if len(b) == 0 || len(b) > maxLetter || !c.store.admit() {
+	if len(b) == 0 || len(b) > maxMessage || !c.store.admit() {
 		return
 	}
 	c.send(&received{slices.Clone(b), time.Now()})

@@ -121,7 +121,7 @@ func compareRows(a, b EvidenceRow) int {
 
 // counts are what the actor counted.
 type counts struct {
-	packets, letters, states, records, news, rejected, skipped, failed, forged   uint64
+	packets, messages, states, records, news, rejected, skipped, failed, forged  uint64
 	untold, direct, dropped, replayed, misdirected, undelivered                  uint64
 	cancelsSent, cancelsReceived, cancelsRefused, cancelsUnknown, requests, late uint64
 	joins, joined                                                                uint64
@@ -169,7 +169,7 @@ func (f *fleet) families() []metrics.Family {
 		one("fleet_queued_records", "Records that are still to be told on.", metrics.Gauge, float64(queued)),
 		one("fleet_problems", "Distinct problems that SHOW FLEET has.", metrics.Gauge, float64(f.journal.len())),
 		many("fleet_received_total", "What arrived from other members.", "what", map[string]uint64{
-			"packet": c.packets, "letter": c.letters, "state": c.states, "record": c.records, "news": c.news}),
+			"packet": c.packets, "message": c.messages, "state": c.states, "record": c.records, "news": c.news}),
 		many("fleet_dropped_total", "What was dropped, by reason.", "why", map[string]uint64{
 			"unreadable": c.skipped, "rejected": c.rejected, "bug": c.failed, "forged": c.forged, "replayed": c.replayed,
 			"misdirected": c.misdirected, "flood": f.store.dropped.Load(), "send_queue_full": c.dropped, "unreachable": c.undelivered,

@@ -23,7 +23,7 @@ func Props(c Config) *actor.Props {
 	setKeys(keys, cfg.Keys)
 	return actor.PropsFromProducer(func() actor.Actor {
 		own := cfg
-		return &fleet{cfg: &own, durable: shared, requests: make(map[uint64]*request), served: make(map[uint64]*errand)}
+		return &fleet{cfg: &own, durable: shared, requests: make(map[uint64]*request), served: make(map[uint64]*servedRequest)}
 	})
 }
 
@@ -69,7 +69,7 @@ type fleet struct {
 	heard          bool // the state of some other member
 	closing        bool
 	requests       map[uint64]*request
-	served         map[uint64]*errand
+	served         map[uint64]*servedRequest
 }
 
 // Receive implements actor.Actor.

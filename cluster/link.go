@@ -40,7 +40,7 @@ type link struct {
 	self  netip.AddrPort
 
 	packets chan packet
-	waiting atomic.Int64 // letters that wait for a token, or are being written
+	waiting atomic.Int64 // messages that wait for a token, or are being written
 	life    context.Context
 	end     context.CancelFunc
 	work    sync.WaitGroup // the goroutines of this link
@@ -57,9 +57,9 @@ type packet struct {
 
 // Limits of what waits to be sent.
 const (
-	maxPackets    = 1024
-	lettersAtOnce = 32 // to one member: one that cannot be reached holds up nobody else's
-	maxLetters    = 4096
+	maxPackets     = 1024
+	messagesAtOnce = 32 // to one member: one that cannot be reached holds up nobody else's
+	maxMessages    = 4096
 )
 
 // open starts a memberlist. It blocks no longer than binding takes.
@@ -107,9 +107,9 @@ func (l *link) sendPacket(p packet) bool {
 	}
 }
 
-// write has a letter written to a member, on a stream of its own. What cannot be written is said by undelivered.
+// write has a message written to a member, on a stream of its own. What cannot be written is said by undelivered.
 func (l *link) write(to *member, request uint64, message []byte) bool {
-	if l.waiting.Add(1) > maxLetters {
+	if l.waiting.Add(1) > maxMessages {
 		l.waiting.Add(-1)
 		return false
 	}
@@ -129,14 +129,14 @@ func (l *link) write(to *member, request uint64, message []byte) bool {
 	return true
 }
 
-// firstAgain is how long urge waits for an answer at first; the wait doubles.
+// firstAgain is how long sendWithRetry waits for an answer at first; the wait doubles.
 const firstAgain = 250 * time.Millisecond
 
-// urge has a letter that will be answered written to a member, both as a datagram and on a stream, and again until the answer
+// sendWithRetry has a message that will be answered written to a member, both as a datagram and on a stream, and again until the answer
 // has come, so that it arrives where much is lost; the member takes the first that does. What cannot be written for another
 // reason than that time ran out is said by undelivered.
-func (l *link) urge(to *member, request uint64, message []byte, answered <-chan struct{}) bool {
-	if l.waiting.Add(1) > maxLetters {
+func (l *link) sendWithRetry(to *member, request uint64, message []byte, answered <-chan struct{}) bool {
+	if l.waiting.Add(1) > maxMessages {
 		l.waiting.Add(-1)
 		return false
 	}

@@ -47,8 +47,8 @@ type member struct {
 	clients  uint32
 	servers  uint32
 	farewell bool
-	letters  window        // of it that arrived
-	streams  chan struct{} // one token for each letter to it that is being written
+	messages window        // of it that arrived
+	streams  chan struct{} // one token for each message to it that is being written
 	cancels  int           // for it that it has not dealt with yet
 	asked    uint64        // the digest of its settings that it was asked about last
 	differs  []string      // settings in which it differs
@@ -80,7 +80,7 @@ func (r *roster) seen(now time.Time, n node, m meta) (_ *member, fresh bool) {
 		old = nil
 	}
 	if old == nil {
-		old = &member{state: Dead, streams: make(chan struct{}, lettersAtOnce)}
+		old = &member{state: Dead, streams: make(chan struct{}, messagesAtOnce)}
 		r.byName[n.name] = old
 	}
 	fresh = old.state != Alive

@@ -161,7 +161,7 @@ type (
 	}
 	joined      struct{ tried, reached int } // a round of attempts to join is over
 	tick        struct{ generation uint64 }
-	undelivered struct { // a letter that could not be written
+	undelivered struct { // a message that could not be written
 		to      evidence.Boot
 		request uint64 // that waits for it; 0: none
 		err     error

@@ -38,7 +38,7 @@ func (f *fleet) cancelFor(now time.Time, msg *CancelFor) {
 	case to.cancels < maxCancels:
 		answered := make(chan struct{})
 		over := func() { close(answered); done() }
-		if f.urge(to, &letter{kind: cancelLetter, request: id, peerID: msg.PeerID, key: slices.Clone(msg.Key)}, answered) {
+		if f.sendWithRetry(to, &message{kind: cancelMessage, request: id, peerID: msg.PeerID, key: slices.Clone(msg.Key)}, answered) {
 			f.counts.cancelsSent++
 			to.cancels++
 			f.requests[id] = &request{waits: map[evidence.Boot]*Answer{to.Boot: {}}, deadline: now.Add(CancelWait), cancels: to, done: over}
@@ -52,13 +52,13 @@ func (f *fleet) cancelFor(now time.Time, msg *CancelFor) {
 }
 
 // cancelArrived gives a cancel to the process's own; it is never passed on.
-func (f *fleet) cancelArrived(ctx actor.Context, now time.Time, from *member, l *letter) {
-	e := &errand{from: from, request: l.request, deadline: now.Add(CancelWait), cancel: true}
+func (f *fleet) cancelArrived(ctx actor.Context, now time.Time, from *member, l *message) {
+	e := &servedRequest{from: from, request: l.request, deadline: now.Add(CancelWait), cancel: true}
 	switch {
 	case from.PeerID == f.cfg.PeerID:
 		f.counts.cancelsRefused++
 		f.journal.note(zerolog.ErrorLevel, fmt.Sprintf("a cancel was refused: two members have peer_id %d", from.PeerID), "from "+from.Member)
-	case l.peerID != f.cfg.PeerID || f.attached.Cancels == nil || len(f.served) >= maxErrands:
+	case l.peerID != f.cfg.PeerID || f.attached.Cancels == nil || len(f.served) >= maxServed:
 		f.counts.cancelsUnknown++
 	default:
 		f.counts.cancelsReceived++
@@ -83,8 +83,8 @@ type request struct {
 	settings *member // it asked for the settings of this member only
 }
 
-// errand is an operation that this member is asked for.
-type errand struct {
+// servedRequest is an operation that this member is asked for.
+type servedRequest struct {
 	from     *member
 	request  uint64
 	deadline time.Time
@@ -96,7 +96,7 @@ const settingsVerb = "\x00settings"
 
 const (
 	defaultTimeout = 10 * time.Second
-	maxErrands     = 1024
+	maxServed      = 1024
 )
 
 func (f *fleet) operate(ctx actor.Context, now time.Time, msg *Operate) {
@@ -112,7 +112,7 @@ func (f *fleet) operate(ctx actor.Context, now time.Time, msg *Operate) {
 		r.waits[m.Boot] = a
 	}
 	for _, m := range asked {
-		switch l := (&letter{kind: requestLetter, request: id, left: timeout, verb: msg.Verb, args: msg.Args}); {
+		switch l := (&message{kind: requestMessage, request: id, left: timeout, verb: msg.Verb, args: msg.Args}); {
 		case m.self:
 			f.serve(ctx, now, m, l)
 		case f.post(m, l) == nil:
@@ -124,19 +124,19 @@ func (f *fleet) operate(ctx actor.Context, now time.Time, msg *Operate) {
 }
 
 // serve has this member's Operations do something.
-func (f *fleet) serve(ctx actor.Context, now time.Time, from *member, l *letter) {
-	if f.attached.Operations == nil || len(f.served) >= maxErrands {
-		f.respond(&errand{from: from, request: l.request}, &OperationDone{Err: "the member cannot do that now"})
+func (f *fleet) serve(ctx actor.Context, now time.Time, from *member, l *message) {
+	if f.attached.Operations == nil || len(f.served) >= maxServed {
+		f.respond(&servedRequest{from: from, request: l.request}, &OperationDone{Err: "the member cannot do that now"})
 		return
 	}
 	f.requestID++
-	e := &errand{from: from, request: l.request, deadline: now.Add(min(l.left, time.Hour))}
+	e := &servedRequest{from: from, request: l.request, deadline: now.Add(min(l.left, time.Hour))}
 	f.served[f.requestID] = e
 	ctx.Send(f.attached.Operations, &Operation{ID: f.requestID, Verb: l.verb, Args: l.args, From: from.Member, FromBoot: from.Boot,
 		Deadline: e.deadline, Reply: ctx.Self()})
 }
 
-func (f *fleet) requestArrived(ctx actor.Context, now time.Time, from *member, l *letter) {
+func (f *fleet) requestArrived(ctx actor.Context, now time.Time, from *member, l *message) {
 	f.counts.requests++
 	if l.verb != settingsVerb {
 		f.serve(ctx, now, from, l)
@@ -146,7 +146,7 @@ func (f *fleet) requestArrived(ctx actor.Context, now time.Time, from *member, l
 	for _, k := range slices.Sorted(maps.Keys(f.settings)) {
 		done.Rows = append(done.Rows, []string{k, f.settings[k]})
 	}
-	f.respond(&errand{from: from, request: l.request}, done)
+	f.respond(&servedRequest{from: from, request: l.request}, done)
 }
 
 func (f *fleet) operationDone(msg *OperationDone) {
@@ -159,13 +159,13 @@ func (f *fleet) operationDone(msg *OperationDone) {
 	f.respond(e, msg)
 }
 
-func (f *fleet) respond(e *errand, msg *OperationDone) {
+func (f *fleet) respond(e *servedRequest, msg *OperationDone) {
 	if e.from.self {
 		f.recordAnswer(e.request, e.from.Boot, msg.Err, msg.Rows)
 		f.finish(e.request)
 		return
 	}
-	l := &letter{kind: answerLetter, request: e.request, err: msg.Err, rows: msg.Rows}
+	l := &message{kind: answerMessage, request: e.request, err: msg.Err, rows: msg.Rows}
 	if _, err := l.encode(); err != nil {
 		l.err, l.rows = "it was done, but the answer is too long", nil
 	}
@@ -174,7 +174,7 @@ func (f *fleet) respond(e *errand, msg *OperationDone) {
 	}
 }
 
-func (f *fleet) answerArrived(from *member, l *letter) {
+func (f *fleet) answerArrived(from *member, l *message) {
 	if r := f.requests[l.request]; r != nil && r.settings == from {
 		delete(f.requests, l.request)
 		f.settingsArrived(from, l.rows)
@@ -250,7 +250,7 @@ func (f *fleet) expireRequests(now time.Time) {
 			f.giveUp(id, r, "no answer in time")
 		}
 	}
-	maps.DeleteFunc(f.served, func(_ uint64, e *errand) bool { return now.After(e.deadline) })
+	maps.DeleteFunc(f.served, func(_ uint64, e *servedRequest) bool { return now.After(e.deadline) })
 }
 
 func (f *fleet) giveUp(id uint64, r *request, why string) {
@@ -295,7 +295,7 @@ func (f *fleet) compareSettings(m *member) {
 		m.asked = m.Settings
 		f.requestID++
 		f.requests[f.requestID] = &request{deadline: time.Now().Add(defaultTimeout), settings: m}
-		f.post(m, &letter{kind: requestLetter, request: f.requestID, left: defaultTimeout, verb: settingsVerb})
+		f.post(m, &message{kind: requestMessage, request: f.requestID, left: defaultTimeout, verb: settingsVerb})
 	}
 }
 

@@ -51,13 +51,13 @@ func TestAnswerThatCannotBeWritten(t *testing.T) {
 		op := <-begun
 		time.Sleep(100 * time.Millisecond) // the others have answered
 		n.split(addrs(proxies[:1]), addrs(proxies[1:]))
-		for id := range uint64(lettersAtOnce) { // what it asks is numbered as what it is asked
-			b, _ := (&letter{kind: requestLetter, from: proxies[1].cfg.Boot, to: proxies[0].cfg.Boot, number: 100 + id, request: id, left: time.Minute, verb: "PAUSE"}).encode()
+		for id := range uint64(messagesAtOnce) { // what it asks is numbered as what it is asked
+			b, _ := (&message{kind: requestMessage, from: proxies[1].cfg.Boot, to: proxies[0].cfg.Boot, number: 100 + id, request: id, left: time.Minute, verb: "PAUSE"}).encode()
 			proxies[0].send(&received{b, time.Now()})
 		}
 		time.Sleep(streamTimeout + 100*time.Millisecond)
 		n.split()
-		if proxies[0].counter("fleet_dropped_total", "unreachable") < lettersAtOnce {
+		if proxies[0].counter("fleet_dropped_total", "unreachable") < messagesAtOnce {
 			t.Fatal("the answers could be written: the test tests nothing")
 		}
 		proxies[1].system.Root.Send(op.Reply, &OperationDone{ID: op.ID, Rows: [][]string{{"done"}}})
@@ -68,9 +68,9 @@ func TestAnswerThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// TestLettersOfBefore: a member that was started anew does nothing that its predecessor is asked for, and nobody does what
+// TestMessagesOfBefore: a member that was started anew does nothing that its predecessor is asked for, and nobody does what
 // one that is gone asks for.
-func TestLettersOfBefore(t *testing.T) {
+func TestMessagesOfBefore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newMemnet(25)
 		proxies := memFleet(t, n, 3, nil)
@@ -82,7 +82,7 @@ func TestLettersOfBefore(t *testing.T) {
 		number := uint64(500)
 		arrives := func(from, to evidence.Boot) {
 			number++
-			b, _ := (&letter{kind: cancelLetter, from: from, to: to, number: number, peerID: 2, key: []byte("key")}).encode()
+			b, _ := (&message{kind: cancelMessage, from: from, to: to, number: number, peerID: 2, key: []byte("key")}).encode()
 			proxies[1].send(&received{b, time.Now()})
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -138,8 +138,8 @@ func TestMemberGoesWithAnOperation(t *testing.T) {
 	})
 }
 
-// TestErrandsAreBounded: who is asked for more than it gets done says so, and goes on when the time for it is over.
-func TestErrandsAreBounded(t *testing.T) {
+// TestServedRequestsAreBounded: a member that is asked for more than it can do refuses, and serves again when the deadlines are over.
+func TestServedRequestsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		proxies := memFleet(t, newMemnet(27), 2, nil)
 		eventually(t, 30*time.Second, "all see all", func() bool { return whole(proxies) })
@@ -148,21 +148,21 @@ func TestErrandsAreBounded(t *testing.T) {
 			before := proxies[1].office.count(func(any) bool { return true })
 			for range count {
 				number++
-				b, _ := (&letter{kind: requestLetter, from: proxies[0].cfg.Boot, to: proxies[1].cfg.Boot, number: number, request: number, left: time.Minute, verb: "PAUSE"}).encode()
+				b, _ := (&message{kind: requestMessage, from: proxies[0].cfg.Boot, to: proxies[1].cfg.Boot, number: number, request: number, left: time.Minute, verb: "PAUSE"}).encode()
 				proxies[1].send(&received{b, time.Now()})
 			}
 			time.Sleep(time.Second)
 			return proxies[1].office.count(func(any) bool { return true }) - before
 		}
-		if begun := asks(2 * maxErrands); begun != maxErrands {
-			t.Errorf("%d errands at once", begun)
+		if begun := asks(2 * maxServed); begun != maxServed {
+			t.Errorf("%d served requests at once", begun)
 		}
 		if got := proxies[1].operate("PAUSE", 2*time.Second); len(got) != 2 || got[1].Err != "the member cannot do that now" {
 			t.Errorf("%+v", got)
 		}
 		time.Sleep(time.Minute)
 		if begun := asks(10); begun != 10 {
-			t.Errorf("%d of 10 errands after the time for the others was over", begun)
+			t.Errorf("%d of 10 served requests after the time for the others was over", begun)
 		}
 		closeAll(proxies)
 	})

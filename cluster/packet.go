@@ -8,18 +8,18 @@ import (
 	"fencepost/cluster/evidence"
 )
 
-// A user message begins with its type. Evidence goes in packets and by gossip; everything else is a letter.
+// What is sent by memberlist begins with its type: records of evidence, in packets and by gossip, or a message to one member.
 const (
 	evidenceMessage = iota + 1
-	cancelLetter
-	requestLetter
-	answerLetter
-	farewellLetter
+	cancelMessage
+	requestMessage
+	answerMessage
+	farewellMessage
 )
 
-// letter is a message from one run of one process to one run of another. Its number, which grows with every letter of the
+// message is what one run of one process sends to one run of another. Its number, which grows with every message of the
 // sender, and the two boot identifiers make a copy of it worthless.
-type letter struct {
+type message struct {
 	kind     byte
 	from, to evidence.Boot
 	number   uint64
@@ -35,32 +35,32 @@ type letter struct {
 	rows    [][]string    // answer
 }
 
-const letterVersion = 1
+const messageVersion = 1
 
-// Limits of a letter. What is longer is not sent and not read.
+// Limits of a message. What is longer is not sent and not read.
 const (
-	maxKey    = 64
-	maxTexts  = 4096
-	maxLetter = 256 << 10
+	maxKey     = 64
+	maxTexts   = 4096
+	maxMessage = 256 << 10
 )
 
-func (l *letter) encode() ([]byte, error) {
-	b := []byte{l.kind, letterVersion}
+func (l *message) encode() ([]byte, error) {
+	b := []byte{l.kind, messageVersion}
 	b = append(append(b, l.from[:]...), l.to[:]...)
 	b = binary.BigEndian.AppendUint64(b, l.number)
 	switch l.kind {
-	case cancelLetter:
+	case cancelMessage:
 		if len(l.key) > maxKey {
 			return nil, errors.New("a cancel key is too long")
 		}
 		b = binary.BigEndian.AppendUint64(b, l.request)
 		b = binary.BigEndian.AppendUint32(b, l.peerID)
 		b = append(append(b, byte(len(l.key))), l.key...)
-	case requestLetter:
+	case requestMessage:
 		b = binary.BigEndian.AppendUint64(b, l.request)
 		b = binary.BigEndian.AppendUint32(b, uint32(max(l.left.Milliseconds(), 0)))
 		b = appendTexts(appendText(b, l.verb), l.args)
-	case answerLetter:
+	case answerMessage:
 		b = binary.BigEndian.AppendUint64(b, l.request)
 		b = appendText(b, l.err)
 		b = binary.BigEndian.AppendUint16(b, uint16(min(len(l.rows), maxTexts)))
@@ -68,7 +68,7 @@ func (l *letter) encode() ([]byte, error) {
 			b = appendTexts(b, row)
 		}
 	}
-	if len(b) > maxLetter {
+	if len(b) > maxMessage {
 		return nil, errors.New("a message is too long")
 	}
 	return b, nil
@@ -87,47 +87,47 @@ func appendTexts(b []byte, texts []string) []byte {
 	return b
 }
 
-// decodeLetter keeps nothing of b.
-func decodeLetter(b []byte) (*letter, error) {
-	if len(b) > maxLetter {
-		return nil, errors.New("letter: too long")
+// decodeMessage keeps nothing of b.
+func decodeMessage(b []byte) (*message, error) {
+	if len(b) > maxMessage {
+		return nil, errors.New("message: too long")
 	}
 	in := &input{b: b}
-	l := &letter{kind: in.u8()}
-	if in.u8() != letterVersion {
-		return nil, errors.New("letter: of another version")
+	l := &message{kind: in.u8()}
+	if in.u8() != messageVersion {
+		return nil, errors.New("message: of another version")
 	}
 	copy(l.from[:], in.next(len(l.from)))
 	copy(l.to[:], in.next(len(l.to)))
 	l.number = in.u64()
 	switch l.kind {
-	case cancelLetter:
+	case cancelMessage:
 		l.request, l.peerID = in.u64(), in.u32()
 		l.key = append([]byte(nil), in.next(int(in.u8()))...)
 		if len(l.key) == 0 || len(l.key) > maxKey {
 			in.short = true
 		}
-	case requestLetter:
+	case requestMessage:
 		l.request, l.left = in.u64(), time.Duration(in.u32())*time.Millisecond
 		l.verb, l.args = in.longText(), in.texts()
-	case answerLetter:
+	case answerMessage:
 		l.request, l.err = in.u64(), in.longText()
 		for n := in.count(); n > 0 && !in.short; n-- {
 			l.rows = append(l.rows, in.texts())
 		}
-	case farewellLetter:
+	case farewellMessage:
 	default:
-		return nil, errors.New("letter: of an unknown kind")
+		return nil, errors.New("message: of an unknown kind")
 	}
 	if in.short || l.number == 0 {
-		return nil, errors.New("letter: cut off")
+		return nil, errors.New("message: cut off")
 	}
 	return l, nil
 }
 
 func (i *input) longText() string {
 	n := i.u32()
-	if n > maxLetter {
+	if n > maxMessage {
 		i.short = true
 		return ""
 	}
@@ -151,7 +151,7 @@ func (i *input) texts() []string {
 	return texts
 }
 
-// window remembers which letters of one sender have arrived, so that none counts twice.
+// window remembers which messages of one sender have arrived, so that none counts twice.
 type window struct {
 	highest uint64
 	seen    [16]uint64 // the last 1024 numbers, one bit each, by number modulo 1024

@@ -16,45 +16,45 @@ import (
 	"fencepost/role"
 )
 
-func letters() []*letter {
+func messages() []*message {
 	b, c := evidence.Boot{1}, evidence.Boot{2}
-	return []*letter{
-		{kind: cancelLetter, from: b, to: c, number: 1, peerID: 7, key: []byte("key")},
-		{kind: requestLetter, from: b, to: c, number: 2, request: 9, left: time.Second, verb: "PAUSE", args: []string{"a", ""}},
-		{kind: answerLetter, from: b, to: c, number: 3, request: 9, err: "no", rows: [][]string{{"a"}, nil, {"b", "c"}}},
-		{kind: farewellLetter, from: b, to: c, number: 4},
+	return []*message{
+		{kind: cancelMessage, from: b, to: c, number: 1, peerID: 7, key: []byte("key")},
+		{kind: requestMessage, from: b, to: c, number: 2, request: 9, left: time.Second, verb: "PAUSE", args: []string{"a", ""}},
+		{kind: answerMessage, from: b, to: c, number: 3, request: 9, err: "no", rows: [][]string{{"a"}, nil, {"b", "c"}}},
+		{kind: farewellMessage, from: b, to: c, number: 4},
 	}
 }
 
-func TestLetters(t *testing.T) {
-	for _, l := range letters() {
+func TestMessages(t *testing.T) {
+	for _, l := range messages() {
 		b, err := l.encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := decodeLetter(b); err != nil || !reflect.DeepEqual(got, l) {
+		if got, err := decodeMessage(b); err != nil || !reflect.DeepEqual(got, l) {
 			t.Errorf("%+v, %v, want %+v", got, err, l)
 		}
 		for n := range b {
-			if got, err := decodeLetter(b[:n]); err == nil {
-				t.Errorf("%d of %d bytes are a letter: %+v", n, len(b), got)
+			if got, err := decodeMessage(b[:n]); err == nil {
+				t.Errorf("%d of %d bytes are a message: %+v", n, len(b), got)
 			}
 		}
 	}
-	for _, l := range []*letter{{kind: cancelLetter, key: make([]byte, 65)}, {kind: answerLetter, err: strings.Repeat("x", maxLetter)}} {
+	for _, l := range []*message{{kind: cancelMessage, key: make([]byte, 65)}, {kind: answerMessage, err: strings.Repeat("x", maxMessage)}} {
 		if _, err := l.encode(); err == nil {
-			t.Error("a letter that is too long was written")
+			t.Error("a message that is too long was written")
 		}
 	}
 }
 
-func FuzzLetter(f *testing.F) {
-	for _, l := range letters() {
+func FuzzMessage(f *testing.F) {
+	for _, l := range messages() {
 		b, _ := l.encode()
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := decodeLetter(b)
+		l, err := decodeMessage(b)
 		if err != nil {
 			return
 		}
@@ -62,7 +62,7 @@ func FuzzLetter(f *testing.F) {
 		if err != nil {
 			return // rows of many empty texts get longer than they were
 		}
-		second, err := decodeLetter(again)
+		second, err := decodeMessage(again)
 		if err != nil || !reflect.DeepEqual(l, second) {
 			t.Fatalf("%+v\n%+v, %v", l, second, err)
 		}

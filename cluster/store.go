@@ -20,7 +20,7 @@ type store struct {
 	waiting atomic.Int64
 	dropped atomic.Uint64
 
-	number  atomic.Uint64 // of the last letter
+	number  atomic.Uint64 // of the last message
 	seq     uint64        // of the last record; the actor's alone
 	members atomic.Int64  // alive, this one included
 

@@ -70,7 +70,7 @@ func TestTwoMembersWithOnePeerID(t *testing.T) {
 			}
 		}
 		// A member that does not know of its twin sends one all the same.
-		forged := &letter{kind: cancelLetter, from: proxies[2].cfg.Boot, to: proxies[1].cfg.Boot, number: 1000, peerID: 2, key: []byte("key")}
+		forged := &message{kind: cancelMessage, from: proxies[2].cfg.Boot, to: proxies[1].cfg.Boot, number: 1000, peerID: 2, key: []byte("key")}
 		b, _ := forged.encode()
 		proxies[1].send(&received{b, time.Now()})
 		if proxies[1].counter("fleet_cancels_total", "refused") != 2 || has(proxies[1].office, any1[*CancelFor]) {
@@ -137,7 +137,7 @@ func TestOperations(t *testing.T) {
 				case op.Verb == "FAIL" && i == 1:
 					return &OperationDone{ID: op.ID, Err: "no such database"}
 				case op.Verb == "LONG":
-					return &OperationDone{ID: op.ID, Rows: [][]string{{strings.Repeat("x", maxLetter)}}}
+					return &OperationDone{ID: op.ID, Rows: [][]string{{strings.Repeat("x", maxMessage)}}}
 				}
 				return &OperationDone{ID: op.ID, Rows: append([][]string{{op.Verb, op.From}}, op.Args)}
 			})
@@ -156,7 +156,7 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s: %+v", took, got)
 		}
 		if got := proxies[0].operate("LONG", 2*time.Second); got[1].Err == "" || got[1].Rows != nil {
-			t.Errorf("%d bytes came through", maxLetter)
+			t.Errorf("%d bytes came through", maxMessage)
 		}
 		n.split(addrs(proxies[:3]), addrs(proxies[3:]))
 		begin = time.Now()
