@@ -39,7 +39,7 @@ var order = [][]string{
 	{"pgerr"},
 	pure,
 	{"config", "metrics"},
-	{"eventloop"},
+	{"eventloop", "actors/strategy"},
 	{"auth"},
 	{"actors/monitor", "actors/backend", "cluster"},
 	{"actors/shard"},

@@ -28,6 +28,7 @@ import (
 	"fencepost/actors/frontend"
 	"fencepost/actors/lane"
 	"fencepost/actors/shard"
+	"fencepost/actors/strategy"
 	"fencepost/admin"
 	"fencepost/cluster"
 	"fencepost/config"
@@ -121,7 +122,8 @@ func (s *Fencepost) spawn(cfg *config.Config) error {
 	t := &tree{s: s, ready: make(chan error, 1)}
 	s.tree = t
 	t.deps(cfg)
-	pid, err := s.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return t }, actor.WithSupervisor(keepGoing{s.log})), "fencepost")
+	pid, err := s.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return t }, actor.WithSupervisor(strategy.ByChild(t.strategy)),
+		actor.WithGuardian(strategy.Resume(s.log))), "fencepost")
 	if err != nil {
 		return fmt.Errorf("start actors: %w", err)
 	}

@@ -2,16 +2,15 @@ package supervisor
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
 	"fencepost/actors/frontend"
 	"fencepost/actors/lane"
 	"fencepost/actors/shard"
+	"fencepost/actors/strategy"
 	"fencepost/admin"
 )
 
@@ -62,17 +61,14 @@ func (t *tree) start(ctx actor.Context) error {
 	loops := s.group.Loops()
 	first := loops[0]
 	var err error
-	onLoop := func(i int) []actor.PropsOption {
-		return []actor.PropsOption{actor.WithDispatcher(loops[i]), actor.WithMailbox(func() actor.Mailbox { return loops[i].NewMailbox() }),
-			actor.WithSupervisor(keepGoing{s.log})}
-	}
+	onFirst := []actor.PropsOption{actor.WithDispatcher(first), actor.WithMailbox(func() actor.Mailbox { return first.NewMailbox() })}
 	if t.cancel, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
 		return &frontend.KeyTable{Log: s.log, Keys: keys, PeerID: s.settings.Load().PeerID, Forward: s.forwardCancel}
-	}, onLoop(0)...), "cancel"); err != nil {
+	}, onFirst...), "cancel"); err != nil {
 		return err
 	}
 	for i, l := range loops {
-		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &lane.Lanes{Deps: t.laneDeps, Loop: l} }, onLoop(i)...), fmt.Sprintf("lanes-%d", i))
+		pid, err := ctx.SpawnNamed(lane.LanesProps(&lane.Lanes{Deps: t.laneDeps, Loop: l}), fmt.Sprintf("lanes-%d", i))
 		if err != nil {
 			return err
 		}
@@ -101,7 +97,7 @@ func (t *tree) start(ctx actor.Context) error {
 	t.frontendDeps.Admin = t.admin
 	t.attachFleet(ctx)
 	listening := make(chan error, 1)
-	t.listener, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return newListener(s, first, listening) }, onLoop(0)...), "listener")
+	t.listener, err = ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return newListener(s, first, listening) }, onFirst...), "listener")
 	if err != nil {
 		return err
 	}
@@ -115,19 +111,17 @@ func (t *tree) shardPID(name string) *actor.PID {
 	return t.shards[name]
 }
 
-// keepGoing is the supervision of everything above single connections. Actors whose state is their children or is
-// rebuilt as it goes (the parents of sessions and lanes, the key table, the listener, the console) drop the message they
-// failed on and go on; a lane or shard is restarted, and rebuilds.
-type keepGoing struct{ log zerolog.Logger }
-
-// HandleFailure implements actor.SupervisorStrategy.
-func (k keepGoing) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, message any) {
-	name := child.Id[strings.LastIndexByte(child.Id, '/')+1:]
-	restart := name == fleetName || strings.HasPrefix(name, shardPrefix) || strings.Contains(child.Id, "lanes-") && !strings.HasPrefix(name, "lanes-")
-	k.log.Error().Str("actor", child.Id).Str("reason", fmt.Sprint(reason)).Type("message_type", message).Bool("restarted", restart).Msg("actor failed")
-	if restart {
-		sup.RestartChildren(child)
-		return
+// strategy is that of the root. Shards and the fleet are restarted and rebuild; the others go on with their next message.
+func (t *tree) strategy(child *actor.PID) actor.SupervisorStrategy {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, pid := range t.shards {
+		if pid.Equal(child) {
+			return strategy.Restart(t.s.log)
+		}
 	}
-	sup.ResumeChildren(child)
+	if t.fleet != nil && t.fleet.Equal(child) {
+		return strategy.Restart(t.s.log)
+	}
+	return strategy.Resume(t.s.log)
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"fencepost/actors/lane"
+	"fencepost/actors/strategy"
 	"fencepost/admin"
 	"fencepost/eventloop"
 	"fencepost/pgerr"
@@ -24,7 +24,7 @@ type Sessions struct {
 // SessionsProps are the props of a Sessions actor.
 func SessionsProps(s *Sessions) *actor.Props {
 	return actor.PropsFromProducer(func() actor.Actor { return s }, actor.WithDispatcher(s.Loop),
-		actor.WithMailbox(func() actor.Mailbox { return s.Loop.NewMailbox() }), actor.WithSupervisor(lane.StopOnFailure(s.Deps.Log)))
+		actor.WithMailbox(func() actor.Mailbox { return s.Loop.NewMailbox() }), actor.WithSupervisor(strategy.Stop(s.Deps.Log)))
 }
 
 // Receive implements actor.Actor.

@@ -20,6 +20,7 @@ import (
 	"fencepost/actors/lane"
 	"fencepost/actors/lane/pool"
 	"fencepost/actors/shard"
+	"fencepost/actors/strategy"
 	"fencepost/auth"
 	"fencepost/eventloop"
 	"fencepost/internal/actortest"
@@ -223,7 +224,7 @@ func (w *world) start(t *testing.T) {
 	})
 	ready := make(chan struct{})
 	w.root, err = w.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &simRoot{w: w, log: log, shard: sh, ready: ready} },
-		actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem})), "fencepost")
+		actor.WithSupervisor(strategy.Resume(log))), "fencepost")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,21 +292,19 @@ func (r *simRoot) Receive(ctx actor.Context) {
 		return
 	}
 	w := r.w
-	spawn := func(name string, produce func() actor.Actor, opts ...actor.PropsOption) *actor.PID {
-		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(produce, opts...), name)
+	spawn := func(name string, props *actor.Props) *actor.PID {
+		pid, err := ctx.SpawnNamed(props, name)
 		if err != nil {
 			w.problem("spawn %s: %v", name, err)
 		}
 		return pid
 	}
-	w.shardPID = spawn("shard-main", func() actor.Actor { return &shard.Actor{Shard: r.shard, Log: r.log} })
-	onLoop := func(i int) []actor.PropsOption {
-		l := w.group.Loop(i)
-		return []actor.PropsOption{actor.WithDispatcher(l), actor.WithMailbox(func() actor.Mailbox { return l.NewMailbox() }), actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem})}
-	}
-	w.deps.Cancel = spawn("cancel", func() actor.Actor { return &KeyTable{Log: r.log, Keys: w.keys} }, onLoop(0)...)
+	w.shardPID = spawn("shard-main", actor.PropsFromProducer(func() actor.Actor { return &shard.Actor{Shard: r.shard, Log: r.log} }))
+	first := w.group.Loop(0)
+	onLoop := []actor.PropsOption{actor.WithDispatcher(first), actor.WithMailbox(func() actor.Mailbox { return first.NewMailbox() })}
+	w.deps.Cancel = spawn("cancel", actor.PropsFromProducer(func() actor.Actor { return &KeyTable{Log: r.log, Keys: w.keys} }, onLoop...))
 	for i, l := range w.group.Loops() {
-		w.deps.Lanes = append(w.deps.Lanes, spawn(fmt.Sprintf("lanes-%d", i), func() actor.Actor { return &lane.Lanes{Deps: w.laneDeps, Loop: l} }, onLoop(i)...))
+		w.deps.Lanes = append(w.deps.Lanes, spawn(fmt.Sprintf("lanes-%d", i), lane.LanesProps(&lane.Lanes{Deps: w.laneDeps, Loop: l})))
 	}
 	for i, l := range w.group.Loops() {
 		s := &Sessions{Deps: w.deps, Loop: l}

@@ -13,6 +13,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/shard"
+	"fencepost/actors/strategy"
 	"fencepost/eventloop"
 )
 
@@ -33,6 +34,12 @@ type entry struct {
 
 // unused is a lane's word that nobody has used it for long.
 type unused struct{ key PoolKey }
+
+// LanesProps are the props of a Lanes actor: on its loop, and a lane that fails is restarted.
+func LanesProps(p *Lanes) *actor.Props {
+	return actor.PropsFromProducer(func() actor.Actor { return p }, actor.WithDispatcher(p.Loop),
+		actor.WithMailbox(func() actor.Mailbox { return p.Loop.NewMailbox() }), actor.WithSupervisor(strategy.Restart(p.Deps.Log)))
+}
 
 // Receive implements actor.Actor.
 func (p *Lanes) Receive(ctx actor.Context) {
@@ -106,7 +113,7 @@ func (p *Lanes) lane(ctx actor.Context, key PoolKey, spec *PoolSpec) *actor.PID 
 		e.lane = newLane(p.Deps, p.Loop, key, spec).after(e.lane)
 		return e.lane
 	}, actor.WithDispatcher(p.Loop), actor.WithMailbox(func() actor.Mailbox { return p.Loop.NewMailbox() }),
-		actor.WithSupervisor(StopOnFailure(p.Deps.Log)))
+		actor.WithSupervisor(strategy.Stop(p.Deps.Log)))
 	pid, err := ctx.SpawnNamed(props, url.QueryEscape(key.Database)+"/"+url.QueryEscape(key.ServerUser))
 	if err != nil {
 		p.Deps.Log.Error().Err(err).Msg("spawn lane")

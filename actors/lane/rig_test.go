@@ -65,8 +65,7 @@ func bubble(t *testing.T, loops int, f func(r *rig)) {
 			for i, l := range r.group.Loops() {
 				parent := &Lanes{Deps: r.deps, Loop: l}
 				r.parents = append(r.parents, parent)
-				pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return parent }, actor.WithDispatcher(l),
-					actor.WithMailbox(func() actor.Mailbox { return l.NewMailbox() }), actor.WithSupervisor(restartLanes{})), fmt.Sprintf("lanes-%d", i))
+				pid, err := ctx.SpawnNamed(LanesProps(parent), fmt.Sprintf("lanes-%d", i))
 				if err != nil {
 					t.Error(err)
 				}
@@ -92,13 +91,6 @@ func bubble(t *testing.T, loops int, f func(r *rig)) {
 		}()
 		f(r)
 	})
-}
-
-// restartLanes is the supervision of lanes.
-type restartLanes struct{}
-
-func (restartLanes) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, _, _ any) {
-	sup.RestartChildren(child)
 }
 
 func (r *rig) panicked(reason any, stack []byte) { r.t.Errorf("panic: %v\n%s", reason, stack) }

@@ -23,6 +23,7 @@ import (
 	"fencepost/actors/lane"
 	"fencepost/actors/monitor"
 	"fencepost/actors/shard"
+	"fencepost/actors/strategy"
 	"fencepost/auth"
 	"fencepost/eventloop"
 	"fencepost/internal/actortest"
@@ -208,7 +209,12 @@ func (w *world) start(t *testing.T) {
 	})
 	ready := make(chan struct{})
 	w.root, err = w.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &simRoot{w, log, ready} },
-		actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem})), "fencepost")
+		actor.WithSupervisor(strategy.ByChild(func(child *actor.PID) actor.SupervisorStrategy {
+			if child.Equal(w.shardPID) {
+				return strategy.Restart(log)
+			}
+			return strategy.Resume(log)
+		}))), "fencepost")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,11 +271,9 @@ func (r *simRoot) Receive(ctx actor.Context) {
 	}
 	loops := w.group.Loops()
 	control := loops[w.plan.loops]
-	w.deps.Cancel = spawn("cancel", actor.PropsFromProducer(func() actor.Actor { return &frontend.KeyTable{Log: r.log, Keys: frontend.NewKeys()} },
-		append(on(loops[0]), actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem}))...))
+	w.deps.Cancel = spawn("cancel", actor.PropsFromProducer(func() actor.Actor { return &frontend.KeyTable{Log: r.log, Keys: frontend.NewKeys()} }, on(loops[0])...))
 	for i, l := range loops[:w.plan.loops] {
-		w.lanes = append(w.lanes, spawn(fmt.Sprintf("lanes-%d", i), actor.PropsFromProducer(func() actor.Actor { return &lane.Lanes{Deps: w.laneDeps, Loop: l} },
-			append(on(l), actor.WithSupervisor(actortest.KeepGoing{Problem: w.problem}), actor.WithReceiverMiddleware(w.drops))...)))
+		w.lanes = append(w.lanes, spawn(fmt.Sprintf("lanes-%d", i), lane.LanesProps(&lane.Lanes{Deps: w.laneDeps, Loop: l}).Configure(actor.WithReceiverMiddleware(w.drops))))
 	}
 	w.deps.Lanes = w.lanes
 	cfg := shard.ActorConfig{Shard: w.shard, Settings: w.plan.settings(w.plan.full), Lanes: func() []*actor.PID { return w.lanes }, Observer: "sim", Log: r.log,
