@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"fencepost/internal/product"
 	"fencepost/soak/raw"
 )
 
@@ -197,26 +198,6 @@ func TestMemoryRule(t *testing.T) {
 	}
 }
 
-func TestMetricSet(t *testing.T) {
-	m, err := parseMetrics(strings.NewReader("# HELP x y\nfencepost_pool_servers{database=\"tx\",user=\"alice\",state=\"idle\"} 2\n" +
-		"fencepost_pool_servers{database=\"tx\",user=\"bob\",state=\"idle\"} 3\nfencepost_pool_servers_other 9\ngo_goroutines 1.2e+01\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := m.sum("fencepost_pool_servers", `database="tx"`); got != 5 {
-		t.Errorf("sum %v", got)
-	}
-	if got := m.sum("fencepost_pool_servers", `database="tx"`, `user="bob"`); got != 3 {
-		t.Errorf("sum of bob %v", got)
-	}
-	if got := m.sum("go_goroutines"); got != 12 || m.has("nothing") || !m.has("go_goroutines") {
-		t.Errorf("goroutines %v", got)
-	}
-	if _, err := parseMetrics(strings.NewReader("x y z\n")); err == nil {
-		t.Error("accepted what is no metric")
-	}
-}
-
 // TestWatcherCounts gives the watcher samples that do not fit.
 func TestWatcherCounts(t *testing.T) {
 	for _, c := range []struct {
@@ -224,12 +205,12 @@ func TestWatcherCounts(t *testing.T) {
 		s    sample
 		want kind
 	}{
-		{"fits", sample{Clients: 20, Open: 15, FDs: 50, Servers: 10, metrics: metricSet{}}, ""},
-		{"pool too large", sample{metrics: metricSet{`fencepost_pool_servers{database="tx",user="bob",state="idle"}`: 6}}, tooMany},
-		{"database too large", sample{metrics: metricSet{`fencepost_pool_servers{database="tx",user="bob",state="idle"}`: 5,
+		{"fits", sample{Clients: 20, Open: 15, FDs: 50, Servers: 10, metrics: product.Metrics{}}, ""},
+		{"pool too large", sample{metrics: product.Metrics{`fencepost_pool_servers{database="tx",user="bob",state="idle"}`: 6}}, tooMany},
+		{"database too large", sample{metrics: product.Metrics{`fencepost_pool_servers{database="tx",user="bob",state="idle"}`: 5,
 			`fencepost_pool_servers{database="tx",user="alice",state="active"}`: 4}}, tooMany},
-		{"clients that are gone", sample{Clients: 40, Open: 5, FDs: 40, metrics: metricSet{}}, tooMany},
-		{"descriptors", sample{Clients: 5, Open: 5, FDs: 400, metrics: metricSet{}}, leak},
+		{"clients that are gone", sample{Clients: 40, Open: 5, FDs: 40, metrics: product.Metrics{}}, tooMany},
+		{"descriptors", sample{Clients: 5, Open: 5, FDs: 400, metrics: product.Metrics{}}, leak},
 	} {
 		r := testRun()
 		w := &watcher{r: r, suspect: map[string]time.Time{}}

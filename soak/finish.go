@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"fencepost/internal/product"
 	"fencepost/soak/ledger"
 )
 
@@ -20,8 +21,8 @@ const settleLimit = 40 * time.Second
 func (r *run) finish() {
 	ctx, cancel := context.WithTimeout(context.Background(), finishLimit)
 	defer cancel()
-	if !r.product.running() {
-		r.violateOnce(processTrouble, "fencepost is gone: %v", r.product.err)
+	if !r.product.Running() {
+		r.violateOnce(processTrouble, "%v", r.product.Process().Alive())
 	} else {
 		r.settle(ctx)
 		r.gauges(ctx)
@@ -42,7 +43,7 @@ func (r *run) settle(ctx context.Context) {
 			s.Servers <= r.restingServers() && s.Queued == 0 {
 			r.say("settled after %.1f s: %d descriptors, %d actors, %d goroutines", time.Since(began).Seconds(), s.FDs, s.Actors, s.Goroutines)
 			r.settled = s
-			if r.settled.Live, err = r.product.liveHeap(ctx); err != nil {
+			if r.settled.Live, err = r.liveHeap(ctx); err != nil {
 				r.violate(processTrouble, "%v", err)
 			}
 			return
@@ -65,8 +66,8 @@ const gaugeLimit = 10 * time.Second
 
 // gauges looks at SHOW POOLS and SHOW LISTS, where nothing but this console may be.
 func (r *run) gauges(ctx context.Context) {
-	c := &console{addr: r.addr, meter: &r.aside}
-	defer c.close()
+	c := r.product.OpenConsole()
+	defer c.Close()
 	for began := time.Now(); ; {
 		problems, err := r.gaugesNow(ctx, c)
 		switch {
@@ -85,8 +86,8 @@ func (r *run) gauges(ctx context.Context) {
 }
 
 // gaugesNow lists the gauges that are not what they are at rest.
-func (r *run) gaugesNow(ctx context.Context, c *console) (problems []string, err error) {
-	pools, err := c.run(ctx, "SHOW POOLS")
+func (r *run) gaugesNow(ctx context.Context, c *product.Console) (problems []string, err error) {
+	pools, err := c.Run(ctx, "SHOW POOLS")
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (r *run) gaugesNow(ctx context.Context, c *console) (problems []string, err
 			}
 		}
 	}
-	lists, err := c.run(ctx, "SHOW LISTS")
+	lists, err := c.Run(ctx, "SHOW LISTS")
 	if err != nil {
 		return nil, err
 	}

@@ -1,155 +1,80 @@
 package soak
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
-	"os/exec"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"fencepost/internal/product"
 )
 
 // loginTimeout is client_login_timeout.
 const loginTimeout = 6 * time.Second
 
-// product is a running Fencepost: a process of its own.
-type product struct {
-	addr, admin string
-	settings    string // path
-	cmd         *exec.Cmd
-	done        chan struct{} // closed when the process is gone and its output read
-	err         error         // of Wait, once done is closed
-	log         *logWatch
-}
-
-// settingsText is the settings file. smallPool is the pool size of the scarce database, which reloads change.
-func settingsText(o *Options, port int, admin, server string, dbs []database, smallPool int) string {
-	var b strings.Builder
-	kind := ""
-	if o.LoopKind != "" {
-		kind = fmt.Sprintf("event_loop = %q\n", o.LoopKind)
+// settings are Fencepost's. smallPool is the pool size of the scarce database, which reloads change.
+func (r *run) settings(smallPool int) product.Settings {
+	own := product.Section{
+		"listen_port": portOf(r.addr), "admin_users": []string{opsUser}, "event_loops": r.opts.Loops, "max_client_conn": 2000,
+		"default_pool_size": 4, "server_connect_timeout": "10s", "server_login_retry": "1s", "server_idle_timeout": "4s",
+		"server_lifetime": "20s", "client_login_timeout": loginTimeout.String(), "log_format": "json",
 	}
-	fmt.Fprintf(&b, `[fencepost]
-listen_addr = "127.0.0.1"
-listen_port = %d
-unix_socket_dir = ""
-admin_http = %q
-admin_users = [%q]
-event_loops = %d
-%smax_client_conn = 2000
-default_pool_size = 4
-server_connect_timeout = "10s"
-server_login_retry = "1s"
-server_idle_timeout = "4s"
-server_lifetime = "20s"
-client_login_timeout = %q
-log_format = "json"
-
-[shards.main]
-hosts = [{ addr = %q, role = "any" }]
-`, port, admin, opsUser, o.Loops, kind, loginTimeout.String(), server)
-	for _, d := range dbs {
+	if r.opts.LoopKind != "" {
+		own["event_loop"] = r.opts.LoopKind
+	}
+	if r.product != nil {
+		own["admin_http"] = r.product.HTTP
+	}
+	dbs, logins := product.Section{}, product.Section{}
+	for _, d := range r.dbs {
 		size := d.poolSize
 		if d.scarce {
 			size = smallPool
 		}
-		fmt.Fprintf(&b, "\n[databases.%s]\nshard = \"main\"\ndbname = %q\npool_mode = %q\npool_size = %d\nmin_pool_size = %d\nmax_db_connections = %d\nquery_wait_timeout = %q\n",
-			d.name, d.server, d.mode, size, d.minPoolSize, d.maxConns, d.wait)
+		dbs[d.name] = product.Section{"shard": "main", "dbname": d.server, "pool_mode": d.mode, "pool_size": size,
+			"min_pool_size": d.minPoolSize, "max_db_connections": d.maxConns, "query_wait_timeout": d.wait}
 	}
 	for _, u := range append([]string{opsUser}, users...) {
-		fmt.Fprintf(&b, "\n[users.%s]\npassword = %q\n", u, password(u))
+		logins[u] = product.Section{"password": password(u)}
 	}
-	return b.String()
+	return product.Settings{"fencepost": own, "databases": dbs, "users": logins,
+		"shards": {"main": product.Section{"hosts": product.AnyRole(r.node.Addr())}}}
 }
 
-// launch starts the program and waits until it accepts.
-func launch(ctx context.Context, path, settings, addr, admin string, log *logWatch) (*product, error) {
-	p := &product{addr: addr, admin: admin, settings: settings, done: make(chan struct{}), log: log}
-	p.cmd = exec.Command(path, "serve", "-c", settings)
-	// A group of its own: a Ctrl-C at the terminal is ours to handle. Should we be killed the kernel ends it.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	out, in, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	p.cmd.Stdout, p.cmd.Stderr = in, in
-	err = p.cmd.Start()
-	in.Close()
-	if err != nil {
-		out.Close()
-		return nil, fmt.Errorf("start fencepost: %w", err)
-	}
-	go p.wait(out)
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for {
-		nc, err := net.DialTimeout("tcp", addr, time.Second)
-		if err == nil {
-			nc.Close()
-			return p, nil
+// writeSettings writes Fencepost's settings file with the given size of the scarce pool.
+func (r *run) writeSettings(smallPool int) error {
+	return r.product.Rewrite(r.settings(smallPool).Text())
+}
+
+// liveHeap has the process collect its garbage and returns what is left: the heap profile's page does both.
+func (r *run) liveHeap(ctx context.Context) (live int64, err error) {
+	for range 2 { // what finalizers hold is free after the second
+		text, err := r.product.Get(ctx, "/debug/pprof/heap?debug=1&gc=1")
+		if err != nil {
+			return 0, err
 		}
-		select {
-		case <-p.done:
-			return nil, fmt.Errorf("fencepost ended: %w\n%s", p.err, log.tail())
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("fencepost does not listen: %w", err), p.kill())
-		case <-time.After(20 * time.Millisecond):
+		_, rest, found := strings.Cut(text, "\n# HeapAlloc = ")
+		number, _, _ := strings.Cut(rest, "\n")
+		if live, err = strconv.ParseInt(number, 10, 64); !found || err != nil {
+			return 0, fmt.Errorf("the heap profile does not say HeapAlloc: %w", err)
 		}
 	}
+	return live, nil
 }
 
-// wait reads the log to its end and then the exit status. It ends with the process.
-func (p *product) wait(out io.ReadCloser) {
-	defer close(p.done)
-	s := bufio.NewScanner(out)
-	s.Buffer(make([]byte, 64<<10), 4<<20)
-	for s.Scan() {
-		p.log.line(s.Text())
+// residentBytes is a process's resident memory.
+func residentBytes(pid int) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
 	}
-	io.Copy(io.Discard, out) //nolint:errcheck // what is no line any more
-	out.Close()
-	p.err = p.cmd.Wait()
-}
-
-func (p *product) pid() int { return p.cmd.Process.Pid }
-
-// running reports whether the process is there.
-func (p *product) running() bool {
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			return n << 10, err
+		}
 	}
-}
-
-// terminate asks the process to drain and waits for it to end well.
-func (p *product) terminate(limit time.Duration) error {
-	if !p.running() {
-		return errors.Join(errors.New("fencepost ended by itself"), p.err)
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	select {
-	case <-p.done:
-		return p.err
-	case <-time.After(limit):
-		return errors.Join(fmt.Errorf("fencepost did not end within %v of SIGTERM", limit), p.kill())
-	}
-}
-
-// kill ends the process whatever it does. It is safe to call again.
-func (p *product) kill() error {
-	if !p.running() {
-		return nil
-	}
-	err := p.cmd.Process.Kill()
-	<-p.done
-	return err
+	return 0, fmt.Errorf("process %d has no memory", pid)
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/product"
 )
 
 // saboteur does to Fencepost and its servers what happens to them in a bad week.
 type saboteur struct {
 	r       *run
 	rng     *rand.Rand
-	console *console
+	console *product.Console
 	direct  *pgx.Conn // to the server, as superuser
 	mu      sync.Mutex
 	done    map[string]int // how often each act was done; guarded by mu
@@ -78,7 +79,7 @@ func (b *saboteur) did(name string) {
 }
 
 func (b *saboteur) close() {
-	b.console.close()
+	b.console.Close()
 	if b.direct != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -131,15 +132,15 @@ func (b *saboteur) reload(ctx context.Context) error {
 		return err
 	}
 	if b.rng.IntN(2) == 0 {
-		return b.r.product.cmd.Process.Signal(syscall.SIGHUP)
+		return b.r.product.Signal(syscall.SIGHUP)
 	}
-	_, err := b.console.run(ctx, "RELOAD")
+	_, err := b.console.Run(ctx, "RELOAD")
 	return err
 }
 
 // reloadBroken has a settings file with a mistake in it refused.
 func (b *saboteur) reloadBroken(ctx context.Context) error {
-	path := b.r.product.settings
+	path := b.r.product.File
 	good, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func (b *saboteur) reloadBroken(ctx context.Context) error {
 	if err := os.WriteFile(path, append(good, "\n[no_such_section]\n"...), 0o600); err != nil {
 		return err
 	}
-	_, err = b.console.run(ctx, "RELOAD")
+	_, err = b.console.Run(ctx, "RELOAD")
 	if werr := os.WriteFile(path, good, 0o600); werr != nil {
 		return werr
 	}
@@ -169,16 +170,16 @@ func (b *saboteur) pause(ctx context.Context, which string) error {
 	mark(&b.r.causes.lastPause)
 	paused := make(chan error, 1)
 	go func() { // ends with the answer to PAUSE, which the RESUME brings about
-		c := &console{addr: b.r.addr, meter: &b.r.aside}
-		defer c.close()
-		_, err := c.run(ctx, "PAUSE"+which)
+		c := b.r.product.OpenConsole()
+		defer c.Close()
+		_, err := c.Run(ctx, "PAUSE"+which)
 		paused <- err
 	}()
 	sleep(ctx, time.Duration(200+b.rng.IntN(1200))*time.Millisecond)
 	mark(&b.r.causes.lastPause)
 	var err error
 	for range 50 { // the PAUSE may not have arrived yet
-		if _, err = b.console.run(ctx, "RESUME"+which); err == nil || !strings.HasPrefix(consoleError(err), "55000") {
+		if _, err = b.console.Run(ctx, "RESUME"+which); err == nil || !strings.HasPrefix(consoleError(err), "55000") {
 			break
 		}
 		sleep(ctx, 100*time.Millisecond)
@@ -192,7 +193,7 @@ func (b *saboteur) pause(ctx context.Context, which string) error {
 
 func (b *saboteur) reconnect(ctx context.Context) error {
 	which := append([]string{""}, names(b.r.dbs)...)
-	_, err := b.console.run(ctx, strings.TrimSpace("RECONNECT "+which[b.rng.IntN(len(which))]))
+	_, err := b.console.Run(ctx, strings.TrimSpace("RECONNECT "+which[b.rng.IntN(len(which))]))
 	return err
 }
 
@@ -205,7 +206,7 @@ func names(dbs []database) (all []string) {
 
 // killClient ends a client by the console.
 func (b *saboteur) killClient(ctx context.Context) error {
-	t, err := b.console.run(ctx, "SHOW CLIENTS")
+	t, err := b.console.Run(ctx, "SHOW CLIENTS")
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func (b *saboteur) killClient(ctx context.Context) error {
 		return nil
 	}
 	mark(&b.r.causes.lastKill)
-	_, err = b.console.run(ctx, "KILL_CLIENT "+t[b.rng.IntN(len(t))]["id"])
+	_, err = b.console.Run(ctx, "KILL_CLIENT "+t[b.rng.IntN(len(t))]["id"])
 	mark(&b.r.causes.lastKill)
 	if strings.HasSuffix(consoleError(err), "client not found") {
 		return nil // it has left meanwhile
@@ -227,7 +228,7 @@ func (b *saboteur) killClient(ctx context.Context) error {
 func (b *saboteur) showEverything(ctx context.Context) error {
 	var errs []error
 	for _, what := range []string{"CLIENTS", "CONFIG", "DATABASES", "LISTS", "POOLS", "SERVERS", "STATS", "TOTALS", "USERS", "VERSION"} {
-		t, err := b.console.run(ctx, "SHOW "+what)
+		t, err := b.console.Run(ctx, "SHOW "+what)
 		if err == nil && len(t) == 0 && what != "SERVERS" {
 			err = fmt.Errorf("SHOW %s has no rows", what)
 		}

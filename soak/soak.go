@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/product"
 	"fencepost/soak/ledger"
 	"fencepost/soak/raw"
 )
@@ -41,10 +42,10 @@ type run struct {
 	dbs       []database
 	addr      string
 	node      *pgcluster.Node
-	product   *product
+	product   *product.Fencepost
 	log       *logWatch
 	meter     raw.Meter // the load's connections
-	aside     raw.Meter // the console's
+	aside     raw.Meter // of the first logins
 	book      *ledger.Book
 	owners    owners
 	causes    causes
@@ -130,7 +131,7 @@ func (r *run) load(ctx context.Context) (interrupted bool) {
 	defer cancel()
 	r.giveUp = cancel
 	r.watch = &watcher{r: r, suspect: map[string]time.Time{}}
-	r.sab = &saboteur{r: r, rng: r.source(1 << 32), console: &console{addr: r.addr, meter: &r.aside}, done: map[string]int{}}
+	r.sab = &saboteur{r: r, rng: r.source(1 << 32), console: r.product.OpenConsole(), done: map[string]int{}}
 	var clients, others sync.WaitGroup
 	for i := range r.opts.Clients {
 		w := &worker{r: r, rng: r.source(uint64(i + 1)), soft: soft, id: i + 1}
@@ -181,12 +182,6 @@ func (r *run) leaveAll(clients *sync.WaitGroup) {
 	}
 	r.abandon()
 	r.meter.CloseAll()
-}
-
-// writeSettings writes Fencepost's settings file with the given size of the scarce pool.
-func (r *run) writeSettings(smallPool int) error {
-	text := settingsText(&r.opts, portOf(r.addr), r.product.admin, r.node.Addr(), r.dbs, smallPool)
-	return os.WriteFile(r.product.settings, []byte(text), 0o600)
 }
 
 // say prints a line.

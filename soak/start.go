@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/product"
 	"fencepost/internal/program"
 	"fencepost/soak/raw"
 )
@@ -35,23 +37,16 @@ func (r *run) start(ctx context.Context) (stop func() error, err error) {
 	}
 	r.node = cluster.Primary()
 	stop = cluster.Stop
-	var admin string
 	if r.addr, _, err = pgcluster.FreeAddr(); err == nil {
-		admin, _, err = pgcluster.FreeAddr()
-	}
-	if err == nil {
-		r.product = &product{addr: r.addr, admin: admin, settings: filepath.Join(r.dir, "fencepost.toml")}
-		if err = r.writeSettings(smallPoolMin + 1); err == nil {
-			r.product, err = launch(ctx, path, r.product.settings, r.addr, admin, r.log)
-		}
+		r.product, err = product.Start(ctx, product.Config{Program: path, Dir: r.dir, Settings: r.settings(smallPoolMin + 1), Line: r.log.line})
 	}
 	if err != nil {
-		return nil, errors.Join(err, stop())
+		return nil, errors.Join(err, r.product.Kill(), stop())
 	}
-	r.say("fencepost listens on %s, metrics on http://%s/metrics, PostgreSQL %s on %s", r.addr, admin, r.opts.PostgreSQL, r.node.Addr())
+	r.say("fencepost listens on %s, metrics on http://%s/metrics, PostgreSQL %s on %s", r.addr, r.product.HTTP, r.opts.PostgreSQL, r.node.Addr())
 	return func() error {
-		err := r.product.terminate(20 * time.Second)
-		return errors.Join(err, cluster.Stop())
+		p := r.product.Process()
+		return errors.Join(p.Alive(), p.Stop(syscall.SIGTERM, 20*time.Second), cluster.Stop())
 	}, nil
 }
 
@@ -68,7 +63,7 @@ func (r *run) warmUp(ctx context.Context) error {
 			}
 		}
 	}
-	if _, err := (&console{addr: r.addr, meter: &r.aside}).run(ctx, "SHOW POOLS"); err != nil {
+	if _, err := r.product.Console(ctx, "SHOW POOLS"); err != nil {
 		return err
 	}
 	r.aside.CloseAll()
@@ -114,7 +109,7 @@ func (r *run) rest(ctx context.Context) error {
 		r.base = s
 	}
 	var err error
-	r.base.Live, err = r.product.liveHeap(ctx)
+	r.base.Live, err = r.liveHeap(ctx)
 	return err
 }
 

@@ -50,8 +50,8 @@ func (w *watcher) work(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.r.product.done:
-			w.r.violate(processTrouble, "fencepost ended: %v\n%s", w.r.product.err, lastLines(w.r.log.tail(), 30))
+		case <-w.r.product.Process().Done():
+			w.r.violate(processTrouble, "%v\n%s", w.r.product.Process().Alive(), lastLines(w.r.log.tail(), 30))
 			w.r.giveUp()
 			return
 		case <-t.C:
@@ -86,17 +86,17 @@ func (w *watcher) look(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	m := s.metrics
-	if n := m.sum("fencepost_loop_panics_total"); n > 0 {
+	if n := m.Sum("fencepost_loop_panics_total"); n > 0 {
 		w.r.violateOnce(processTrouble, "%.0f panics in the loops", n)
 	}
-	if m.sum("fencepost_loops_answered") == 0 {
+	if m.Sum("fencepost_loops_answered") == 0 {
 		if w.unheard++; w.unheard == 3 {
 			w.r.violate(processTrouble, "a loop did not answer three scrapes in a row")
 		}
 	} else {
 		w.unheard = 0
 	}
-	if age := m.sum("fencepost_loop_heartbeat_age_seconds"); age > loopBeat*float64(w.r.opts.Loops) {
+	if age := m.Sum("fencepost_loop_heartbeat_age_seconds"); age > loopBeat*float64(w.r.opts.Loops) {
 		w.r.violate(processTrouble, "the heartbeats of the loops are %.1f s old", age)
 	}
 	w.counts(s)
@@ -123,12 +123,12 @@ func (w *watcher) counts(s sample) {
 		d := &w.r.dbs[i]
 		label := fmt.Sprintf("database=%q", d.name)
 		for _, u := range users {
-			n := int(s.metrics.sum("fencepost_pool_servers", label, fmt.Sprintf("user=%q", u)))
+			n := int(s.metrics.Sum("fencepost_pool_servers", label, fmt.Sprintf("user=%q", u)))
 			if size := d.mostBackends(); n > size {
 				w.r.violate(tooMany, "fencepost counts %d server connections of %s/%s, pool_size is %d", n, d.name, u, size)
 			}
 		}
-		if n := int(s.metrics.sum("fencepost_pool_servers", label)); d.maxConns > 0 && n > d.maxConns {
+		if n := int(s.metrics.Sum("fencepost_pool_servers", label)); d.maxConns > 0 && n > d.maxConns {
 			w.r.violate(tooMany, "fencepost counts %d server connections of %s, max_db_connections is %d", n, d.name, d.maxConns)
 		}
 	}

@@ -95,11 +95,3 @@ func TestIdleClientsSayWhyTheyCannotConnect(t *testing.T) {
 		t.Errorf("%v, said %q", err, out.String())
 	}
 }
-
-func TestParseMetrics(t *testing.T) {
-	m, err := parseMetrics(strings.NewReader("# HELP go_goroutines g\n# TYPE go_goroutines gauge\ngo_goroutines 7\n" +
-		"fencepost_actors{kind=\"front } end\"} 3\nfencepost_actors{kind=\"backend\"} 2e1 1700000000000\nbig 1.5e+07\n"))
-	if err != nil || m["go_goroutines"] != 7 || m["fencepost_actors"] != 23 || m["big"] != 1.5e7 {
-		t.Errorf("%v, %v", m, err)
-	}
-}

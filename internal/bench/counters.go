@@ -38,7 +38,7 @@ func (l *lab) count(ctx context.Context, p *pooler, c cell, window time.Duration
 	const settle = time.Second
 	r := countResult{cell: c, Arm: p.arm, Syscalls: -1, Allocations: -1}
 	var idle mallocs
-	if p.admin != "" {
+	if p.fencepost != nil {
 		var err error
 		if idle, err = p.idleMallocs(ctx); err != nil {
 			return r, err
@@ -82,7 +82,7 @@ func (l *lab) count(ctx context.Context, p *pooler, c cell, window time.Duration
 			}
 		}
 	}
-	if p.admin != "" {
+	if p.fencepost != nil {
 		n := w.mallocs - idle.perFetch - idle.perSecond*w.to.Sub(w.from).Seconds()
 		r.Allocations = max(0, n/tx)
 	}
@@ -102,7 +102,7 @@ func (p *pooler) watch(ctx context.Context, window time.Duration) (watched, erro
 	var w watched
 	var m0 float64
 	var err error
-	if p.admin != "" {
+	if p.fencepost != nil {
 		if m0, err = p.mallocs(ctx); err != nil {
 			return w, err
 		}
@@ -121,7 +121,7 @@ func (p *pooler) watch(ctx context.Context, window time.Duration) (watched, erro
 	if tr != nil {
 		w.all, w.byName = tr.read()
 	}
-	if p.admin != "" {
+	if p.fencepost != nil {
 		m1, err := p.mallocs(ctx)
 		if err != nil {
 			return w, err
@@ -135,12 +135,12 @@ func (p *pooler) watch(ctx context.Context, window time.Duration) (watched, erro
 type mallocs struct{ perFetch, perSecond float64 }
 
 func (p *pooler) mallocs(ctx context.Context) (float64, error) {
-	m, err := p.metrics(ctx)
+	m, err := p.fencepost.Metrics(ctx)
 	if err != nil {
 		return 0, err
 	}
-	v, ok := m[metricMallocs]
-	if !ok {
+	v := m.Sum(metricMallocs)
+	if !m.Has(metricMallocs) {
 		return 0, fmt.Errorf("/metrics of %s has no %s", p.arm, metricMallocs)
 	}
 	return v, nil

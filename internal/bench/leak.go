@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"fencepost/internal/product"
 )
 
 // Names of the metrics that the harness reads from Fencepost.
@@ -93,13 +89,13 @@ func (l *lab) checkLeak(ctx context.Context, arm string, n int) (leakResult, err
 
 // holds reads the counts. The descriptors are counted while no request for metrics is open.
 func (p *pooler) holds(ctx context.Context) (held, error) {
-	m, err := p.metrics(ctx)
+	m, err := p.fencepost.Metrics(ctx)
 	if err != nil {
 		return held{}, err
 	}
 	count := func(name string) int {
-		if v, ok := m[name]; ok {
-			return int(v)
+		if m.Has(name) {
+			return int(m.Sum(name))
 		}
 		return -1
 	}
@@ -107,53 +103,6 @@ func (p *pooler) holds(ctx context.Context) (held, error) {
 	if err := pause(ctx, 50*time.Millisecond); err != nil {
 		return h, err
 	}
-	h.Descriptors, err = descriptors(p.pid())
+	h.Descriptors, err = product.Descriptors(p.pid())
 	return h, err
-}
-
-// metrics fetches /metrics and sums each metric over its labels.
-func (p *pooler) metrics(ctx context.Context) (map[string]float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Close = true // no connection stays open that would count
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("/metrics of %s: %s", p.arm, resp.Status)
-	}
-	return parseMetrics(resp.Body)
-}
-
-// parseMetrics reads Prometheus' text format; values of one name with different labels are added up.
-func parseMetrics(r io.Reader) (map[string]float64, error) {
-	m := map[string]float64{}
-	s := bufio.NewScanner(r)
-	for s.Scan() {
-		line := s.Text()
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		name := line[:strings.IndexAny(line+" ", "{ ")]
-		rest := line[len(name):]
-		if i := strings.LastIndexByte(rest, '}'); i >= 0 {
-			rest = rest[i+1:]
-		}
-		fields := strings.Fields(rest)
-		if len(fields) == 0 {
-			continue
-		}
-		v, err := strconv.ParseFloat(fields[0], 64)
-		if err != nil {
-			return nil, fmt.Errorf("metric %q: %w", line, err)
-		}
-		m[name] += v
-	}
-	return m, s.Err()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/product"
 	"fencepost/internal/program"
 )
 
@@ -23,11 +24,11 @@ const (
 
 // pooler is a running arm. For the arm direct it is PostgreSQL, of which no process is measured.
 type pooler struct {
-	arm     string
-	version string
-	addr    string           // host:port for clients
-	admin   string           // host:port of /metrics, empty where there is none
-	proc    *program.Process // nil for direct
+	arm       string
+	version   string
+	addr      string             // host:port for clients
+	proc      *program.Process   // nil for direct
+	fencepost *product.Fencepost // nil where it is another pooler, or none
 }
 
 func (p *pooler) pid() int {
@@ -69,15 +70,15 @@ func (l *lab) start(ctx context.Context, arm string) (*pooler, error) {
 	case armPgBouncer, armPgBouncerAA:
 		err = l.startPgBouncer(p, dir)
 	case armOther:
-		err = l.startFencepost(p, dir, l.opts.other, variant{loops: 1, role: l.opts.hostRole})
+		err = l.startFencepost(ctx, p, dir, l.opts.other, variant{loops: 1, role: l.opts.hostRole})
 	case armLoops2:
-		err = l.startFencepost(p, dir, l.fencepost, variant{loops: 2, role: l.opts.hostRole})
+		err = l.startFencepost(ctx, p, dir, l.fencepost, variant{loops: 2, role: l.opts.hostRole})
 	case armAuto:
-		err = l.startFencepost(p, dir, l.fencepost, variant{loops: 1, role: "auto"})
+		err = l.startFencepost(ctx, p, dir, l.fencepost, variant{loops: 1, role: "auto"})
 	case armAlways:
-		err = l.startFencepost(p, dir, l.fencepost, variant{loops: 1, role: "auto", fence: "fence = \"always\"\n"})
+		err = l.startFencepost(ctx, p, dir, l.fencepost, variant{loops: 1, role: "auto", fence: "always"})
 	default:
-		err = l.startFencepost(p, dir, l.fencepost, variant{loops: 1, role: l.opts.hostRole})
+		err = l.startFencepost(ctx, p, dir, l.fencepost, variant{loops: 1, role: l.opts.hostRole})
 	}
 	if err != nil {
 		return nil, err
@@ -144,46 +145,27 @@ logfile = %s
 type variant struct {
 	loops int
 	role  string // of the host
-	fence string // the line of the settings, if any
+	fence string // of the database, "": the default
 }
 
 // startFencepost runs a binary with the metrics, the console and the logs on that a user would have on.
-func (l *lab) startFencepost(p *pooler, dir, binary string, v variant) error {
-	addr, port, err := pgcluster.FreeAddr()
+func (l *lab) startFencepost(ctx context.Context, p *pooler, dir, binary string, v variant) (err error) {
+	served := product.Section{"shard": "main", "dbname": database, "user": role}
+	if v.fence != "" {
+		served["fence"] = v.fence
+	}
+	p.version = versionOf(binary, "version")
+	p.fencepost, err = product.Start(ctx, product.Config{Name: p.arm, Program: binary, Dir: dir, Env: l.env, Settings: product.Settings{
+		"fencepost": {"auth_type": "trust", "admin_users": []string{role}, "pool_mode": "transaction", "default_pool_size": l.opts.pool,
+			"max_client_conn": l.maxClientConn(), "event_loops": v.loops},
+		"shards":    {"main": product.Section{"hosts": []product.Section{{"addr": l.server, "role": v.role}}}},
+		"databases": {database: served},
+	}})
 	if err != nil {
 		return err
 	}
-	admin, _, err := pgcluster.FreeAddr()
-	if err != nil {
-		return err
-	}
-	toml := fmt.Sprintf(`[fencepost]
-listen_addr = "127.0.0.1"
-listen_port = %d
-unix_socket_dir = ""
-auth_type = "trust"
-admin_users = [%q]
-admin_http = %q
-pool_mode = "transaction"
-default_pool_size = %d
-max_client_conn = %d
-event_loops = %d
-
-[shards.main]
-hosts = [{ addr = %q, role = %q }]
-
-[databases.%s]
-shard = "main"
-dbname = %q
-user = %q
-%s`, port, role, admin, l.opts.pool, l.maxClientConn(), v.loops, l.server, v.role, database, database, role, v.fence)
-	file := filepath.Join(dir, "fencepost.toml")
-	if err := os.WriteFile(file, []byte(toml), 0o644); err != nil {
-		return err
-	}
-	p.addr, p.admin, p.version = addr, admin, versionOf(binary, "version")
-	p.proc, err = program.Start(program.Command{Name: p.arm, Argv: []string{binary, "serve", "-c", file}, Env: l.env, Log: filepath.Join(dir, "output")})
-	return err
+	p.addr, p.proc = p.fencepost.Addr, p.fencepost.Process()
+	return nil
 }
 
 // cleanEnv is the environment without what libpq, Go's runtime or a pooler would take from it.

@@ -168,12 +168,6 @@ func rss(pid int) (int64, error) {
 	return 0, fmt.Errorf("/proc/%d/smaps_rollup has no Rss line", pid)
 }
 
-// descriptors is the number of open files of a process.
-func descriptors(pid int) (int, error) {
-	d, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	return len(d), err
-}
-
 // machineTime is the machine's CPU time by use, in ticks.
 type machineTime struct{ busy, steal, total int64 }
 

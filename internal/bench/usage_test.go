@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fencepost/internal/product"
 )
 
 // The process's CPU clock is what the threads' schedstat files add up to, and it keeps the time of threads that ended.
@@ -116,7 +118,7 @@ func TestProcessFigures(t *testing.T) {
 	if n, err := rss(pid); err != nil || n < 1<<20 {
 		t.Errorf("resident memory %d, %v", n, err)
 	}
-	before, err := descriptors(pid)
+	before, err := product.Descriptors(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func TestProcessFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if after, err := descriptors(pid); err != nil || after != before+1 {
+	if after, err := product.Descriptors(pid); err != nil || after != before+1 {
 		t.Errorf("%d descriptors after opening one more than %d (%v)", after, before, err)
 	}
 }

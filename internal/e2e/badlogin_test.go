@@ -95,7 +95,7 @@ func healthy(t testing.TB, l *lab) {
 		check(t, "query in "+at.name, got, err, "healthy")
 		c.close()
 	}
-	if !l.pooler.running() {
+	if !l.pooler.Running() {
 		t.Error("Fencepost has ended")
 	}
 }

@@ -126,7 +126,7 @@ func TestServersThatAnswerNonsense(t *testing.T) {
 			t.Parallel()
 			l, _ := labWithFake(t, always(bad.answer...), "default_pool_size = 2")
 			if bad.want == "" {
-				l.pooler.tolerate("server protocol violation")
+				l.pooler.Tolerate("server protocol violation")
 			}
 			for _, database := range []string{"fake", "fake_session"} {
 				for range 3 { // more than the pool has
@@ -166,7 +166,7 @@ func TestServersThatSayTooMuch(t *testing.T) {
 						return c.after(100*time.Millisecond, more)
 					})
 				})
-				l.pooler.tolerate("server protocol violation")
+				l.pooler.Tolerate("server protocol violation")
 				c := mustLogin(t, place{"fake", l.pooler.addr, "fake"})
 				for i := range 5 {
 					got, err := c.exchange(1, query("SELECT 1"))
@@ -186,7 +186,7 @@ func TestServersThatSayTooMuch(t *testing.T) {
 func TestServerThatNeverAnswers(t *testing.T) {
 	t.Parallel()
 	l, f := labWithFake(t, always(), "default_pool_size = 2", `cancel_ack_timeout = "500ms"`)
-	l.pooler.tolerate("cancel request failed")
+	l.pooler.Tolerate("cancel request failed")
 	for i := range 6 {
 		c := mustLogin(t, place{"fake", l.pooler.addr, "fake"})
 		if err := c.send(query("SELECT 1")); err != nil {

@@ -219,7 +219,7 @@ func TestNotices(t *testing.T) {
 		got, err = c.answers(1)
 		check(t, "end", got, err, "C[DO] Z[I]")
 	}
-	if n := len(l.pooler.log.String()); n > 20000 {
+	if n := len(l.pooler.Log()); n > 20000 {
 		t.Errorf("Fencepost logged %d bytes", n)
 	}
 }

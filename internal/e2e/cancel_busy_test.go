@@ -71,7 +71,7 @@ func TestHangingCancelPort(t *testing.T) {
 	t.Parallel()
 	const size, ack = 5, 5 * time.Second // the default of cancel_ack_timeout
 	w := newWired(t, "18", fmt.Sprintf("default_pool_size = %d", size))
-	w.pooler.tolerate("cancel request failed")
+	w.pooler.Tolerate("cancel request failed")
 	w.whole(w.transaction(), size)
 	before := w.pids()
 	load := startLoad(t, w.transaction(), 4*size)

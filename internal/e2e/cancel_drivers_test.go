@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func cancelPsql(t *testing.T, l *lab, at place, protocol string) {
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "PGHOST="+at.host(), fmt.Sprintf("PGPORT=%d", at.port()), "PGDATABASE="+at.database,
 		"PGUSER="+appUser, "PGPASSWORD="+appPassword, "PGSSLMODE=disable", "PGGSSENCMODE=disable")
 	cmd.Env = append(cmd.Env, libpqEnv(t, protocol)...)
-	out := &record{}
+	out := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

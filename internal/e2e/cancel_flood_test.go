@@ -86,7 +86,7 @@ func TestMoreCancelsThanTheBudget(t *testing.T) {
 		return c.serve(func(byte, []byte) error { return nil }) // no query is ever answered
 	})
 	w := startWired(t, f.addr, "any", fmt.Sprintf("default_pool_size = %d", clients+10))
-	w.pooler.tolerate("cancel request failed")
+	w.pooler.Tolerate("cancel request failed")
 	w.treat(relay.Treatment{Fate: relay.Hang})
 	var all []*raw
 	for range clients {

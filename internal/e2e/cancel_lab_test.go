@@ -1,14 +1,9 @@
 package e2e
 
 import (
-	"bufio"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
-	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +14,7 @@ import (
 // wired is a lab with a relay between Fencepost and the server, which knows cancel requests from sessions.
 type wired struct {
 	*lab
-	wire  *relay.Relay
-	admin string // of admin_http
+	wire *relay.Relay
 }
 
 // newWired makes a database and starts Fencepost in front of it, behind a relay.
@@ -40,8 +34,7 @@ func startWired(t testing.TB, server, db string, lines ...string) *wired {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	w := &wired{lab: &lab{t: t}, wire: r, admin: freeAddr(t)}
-	lines = append([]string{fmt.Sprintf("admin_http = %q", w.admin)}, lines...)
+	w := &wired{lab: &lab{t: t}, wire: r}
 	w.pooler = startPooler(t, settings{host: r.Addr(), dbname: db, lines: lines})
 	return w
 }
@@ -51,34 +44,18 @@ func (w *wired) treat(t relay.Treatment) {
 	w.wire.Set(relay.Link{Cancel: func() relay.Treatment { return t }})
 }
 
-var cancelOutcome = regexp.MustCompile(`^fencepost_pool_cancels_total\{.*outcome="(\w+)".*\} (\d+)$`)
-
 // outcomes are the cancels by outcome, those that are not zero, as "delivered 2, queue 1".
 func (w *wired) outcomes() string {
 	w.t.Helper()
-	resp, err := http.Get("http://" + w.admin + "/metrics")
+	m, err := w.pooler.Metrics(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	sums := map[string]int{}
-	s := bufio.NewScanner(resp.Body)
-	for s.Scan() {
-		if m := cancelOutcome.FindStringSubmatch(s.Text()); m != nil {
-			n, err := strconv.Atoi(m[2])
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			sums[m[1]] += n
-		}
-	}
-	if err := s.Err(); err != nil {
-		w.t.Fatal(err)
-	}
+	sums := m.By("fencepost_pool_cancels_total", "outcome")
 	var all []string
 	for _, name := range []string{"delivered", "not_sent", "uncertain", "timed_out", "dropped", "queue", "idle"} {
 		if sums[name] > 0 {
-			all = append(all, fmt.Sprintf("%s %d", name, sums[name]))
+			all = append(all, fmt.Sprintf("%s %v", name, sums[name]))
 		}
 	}
 	return strings.Join(all, ", ")
@@ -127,26 +104,13 @@ func loginKey(addr, database string, version uint32) (*raw, error) {
 // have it: folder and port.
 func startOnUnix(t testing.TB, s settings) (*pooler, string) {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir, err := os.MkdirTemp("", "fp-") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	// The settings that all tests share have no socket: this one puts it in and becomes Fencepost.
-	script := fmt.Sprintf("#!/bin/sh\nsed -i 's|^unix_socket_dir = .*|unix_socket_dir = \"%s\"|' \"$3\" && exec %s \"$@\"\n", dir, path)
-	wrapper := filepath.Join(dir, "fencepost")
-	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	p, err := launch(t, wrapper, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.end(t) })
+	s.lines = append(s.lines, fmt.Sprintf("unix_socket_dir = %q", dir))
+	p := startPooler(t, s)
 	_, port, err := net.SplitHostPort(p.addr)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func TestCancelOutcomes(t *testing.T) {
 		t.Run(o.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWired(t, "18", "default_pool_size = 1", `cancel_ack_timeout = "500ms"`)
-			w.pooler.tolerate("cancel request failed")
+			w.pooler.Tolerate("cancel request failed")
 			w.treat(o.treat)
 			before := o.holder(t, w)
 			next := mustLogin(t, w.transaction())

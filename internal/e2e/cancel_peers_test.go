@@ -104,8 +104,8 @@ func startPeered(t *testing.T) *peered {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.onItself.Close)
-	text, err := os.ReadFile(p.pooler.config)
-	if err := errors.Join(err, os.WriteFile(p.pooler.config, append(text, peer(itself, p.onItself.Addr())...), 0o600)); err != nil {
+	text, err := os.ReadFile(p.pooler.File)
+	if err := errors.Join(err, os.WriteFile(p.pooler.File, append(text, peer(itself, p.onItself.Addr())...), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	p.command("RELOAD")
@@ -248,7 +248,7 @@ func (p *peered) nobodys(t *testing.T, fencepost, pgbouncer place) {
 	if n := p.onItself.Seen.Load(); n != 3 { // PgBouncer knows nobody of that number
 		t.Errorf("Fencepost passed a cancel on to itself %d times, want 3", n)
 	}
-	if log := p.pooler.log.String(); strings.Contains(log, "could not be passed on") {
+	if log := p.pooler.Log(); strings.Contains(log, "could not be passed on") {
 		t.Error("a cancel could not be passed on")
 	}
 	c.close()

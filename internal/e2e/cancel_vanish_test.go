@@ -77,10 +77,10 @@ func TestDrainWaitsForCancels(t *testing.T) {
 	if err := poll(patience, func() (bool, error) { return w.wire.Seen.Load() > 0, nil }); err != nil {
 		t.Fatal("the cancel did not leave")
 	}
-	if err := w.pooler.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := w.pooler.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := poll(patience, func() (bool, error) { return !w.pooler.running(), nil }); err != nil {
+	if err := poll(patience, func() (bool, error) { return !w.pooler.Running(), nil }); err != nil {
 		t.Fatal("Fencepost does not end")
 	}
 	if n := w.wire.Sent.Load(); n != 1 {

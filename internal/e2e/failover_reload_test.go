@@ -2,10 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,13 +54,12 @@ func TestReloadHosts(t *testing.T) {
 // With fence = always each write is fenced, with off none, with auto those in doubt; all of them follow a failover.
 func TestFenceModes(t *testing.T) {
 	t.Parallel()
-	http := freeAddr(t)
 	sections := ""
 	modes := []string{"always", "auto", "off"}
 	for _, m := range modes {
 		sections += fmt.Sprintf("[databases.%[1]s]\nshard = \"main\"\ndbname = \"e2e\"\nfence = %[1]q\n", m)
 	}
-	g := newGroup(t, front{standbys: 1, lines: []string{fmt.Sprintf("admin_http = %q", http)}, sections: sections})
+	g := newGroup(t, front{standbys: 1, sections: sections})
 	g.elects(g.nodes[0], "healthy")
 	const writes = 20
 	round := func() {
@@ -80,14 +75,14 @@ func TestFenceModes(t *testing.T) {
 		}
 	}
 	round()
-	before := fences(t, http)
+	before := g.fences()
 	if before["always"] < writes || before["off"] != 0 || before["auto"] >= writes {
 		t.Errorf("fences after %d writes each: %v", writes, before)
 	}
 	g.must(g.nodes[0].Kill())
 	g.promote(g.nodes[1])
 	round()
-	after := fences(t, http)
+	after := g.fences()
 	if after["always"]-before["always"] < writes || after["off"] != 0 {
 		t.Errorf("fences after a failover: %v, before it %v", after, before)
 	}
@@ -95,27 +90,12 @@ func TestFenceModes(t *testing.T) {
 	g.none()
 }
 
-var fenceLine = regexp.MustCompile(`(?m)^fencepost_pool_fences_total\{database="(\w+)",.*verdict="ok"\} (\d+)`)
-
 // fences counts the fences that said yes, by database.
-func fences(t testing.TB, addr string) map[string]int {
-	t.Helper()
-	resp, err := http.Get("http://" + addr + "/metrics")
+func (g *group) fences() map[string]float64 {
+	g.t.Helper()
+	m, err := g.pooler.Metrics(g.t.Context())
 	if err != nil {
-		t.Fatal(err)
+		g.t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := map[string]int{}
-	for _, m := range fenceLine.FindAllStringSubmatch(string(b), -1) {
-		n, err := strconv.Atoi(m[2])
-		if err != nil {
-			t.Fatal(err)
-		}
-		count[m[1]] += n
-	}
-	return count
+	return m.By("fencepost_pool_fences_total", "database", `verdict="ok"`)
 }

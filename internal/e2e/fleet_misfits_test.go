@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"fencepost/cluster"
+	"fencepost/internal/product"
 	"fencepost/soak/fleet"
 )
 
@@ -35,11 +36,10 @@ func shows(t *testing.T, m *fleet.Member, parts ...string) {
 // Members that should not be there, or not like this, are named, and logged once, and the others go on.
 func TestFleetMisfits(t *testing.T) {
 	t.Parallel()
-	l := startFleet(t, fleet.Config{Change: func(i int, text string) string {
+	l := startFleet(t, fleet.Config{Change: func(i int, s product.Settings) {
 		if i == 1 { // settings of the shard that differ
-			return strings.Replace(text, "[shards.main]\n", "[shards.main]\nevidence_ttl = \"2500ms\"\n", 1)
+			s["shards"]["main"].(product.Section)["evidence_ttl"] = "2500ms"
 		}
-		return text
 	}})
 	for _, m := range l.Members {
 		m.Tolerate("two members")

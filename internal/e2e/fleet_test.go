@@ -22,8 +22,7 @@ func startFleet(t *testing.T, c fleet.Config) *fleet.Lab {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, m := range l.Members {
-				lines := strings.SplitAfter(m.Log(), "\n")
-				t.Logf("end of the log of %s:\n%s", m.Name, strings.Join(lines[max(0, len(lines)-30):], ""))
+				t.Log(m.LogEnd())
 			}
 		}
 		if err := l.Close(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fencepost/internal/pgcluster"
-	"fencepost/wire"
+	"fencepost/internal/product"
 )
 
 // lab is one test's own database, on a server it shares with other tests, and its own Fencepost in front.
@@ -258,35 +258,15 @@ func (l *lab) command(sql string) {
 }
 
 // rows runs a command of the console that does.
-func (l *lab) rows(sql string) []map[string]string {
+func (l *lab) rows(sql string) []product.Row {
 	l.t.Helper()
-	c := l.console()
-	defer c.close()
-	if err := c.send(query(sql)); err != nil {
+	c := &product.Console{Addr: l.pooler.addr, User: "ops", Password: "ops"}
+	defer c.Close()
+	rows, err := c.Run(l.t.Context(), sql)
+	if err != nil {
 		l.t.Fatal(err)
 	}
-	var names []string
-	var rows []map[string]string
-	for {
-		m, err := c.next()
-		if err != nil {
-			l.t.Fatalf("%s: %v", sql, err)
-		}
-		switch m.typ {
-		case wire.MsgRowDescription:
-			names = columnNames(m.body)
-		case wire.MsgDataRow:
-			row := map[string]string{}
-			for i, v := range columns(m.body) {
-				row[names[i]] = v
-			}
-			rows = append(rows, row)
-		case wire.MsgErrorResponse:
-			l.t.Fatalf("%s: %s", sql, field(m.body, wire.FieldMessage))
-		case wire.MsgReadyForQuery:
-			return rows
-		}
-	}
+	return rows
 }
 
 // waiting waits until n clients are in queues for a backend.

@@ -1,12 +1,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 
 	"fencepost/admin"
 	"fencepost/config"
-	"fencepost/internal/pgcluster"
+	"fencepost/internal/product"
 	"fencepost/supervisor"
 )
 
@@ -61,12 +59,15 @@ func settlesAt(t testing.TB, what string, s *supervisor.Fencepost, before held) 
 // startInside starts Fencepost in this process, so that it can be looked into.
 func startInside(t testing.TB, s settings) (*supervisor.Fencepost, string) {
 	t.Helper()
-	log := &record{}
-	_, port, err := pgcluster.FreeAddr()
+	log, err := os.CreateTemp(workDir, "inside-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Parse(filepath.Join(workDir, "inside.toml"), []byte(s.text(port)))
+	laid, err := product.Lay(product.Config{Dir: workDir, Settings: s.data(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(laid.File)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +80,12 @@ func startInside(t testing.TB, s settings) (*supervisor.Fencepost, string) {
 		if err := f.Wait(); err != nil {
 			t.Error(err)
 		}
-		checkLog(t, log.String(), nil)
+		text, err := os.ReadFile(log.Name())
+		if err := errors.Join(err, log.Close(), product.Errors("Fencepost", string(text))); err != nil {
+			t.Error(err)
+		}
 	})
-	return f, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	return f, laid.Addr
 }
 
 // Thousands of clients come and go in every way, then everything that clients can do wrong is done: descriptors,
@@ -102,7 +106,7 @@ func TestNothingLeaks(t *testing.T) {
 			})
 			s, addr := startInside(t, settings{host: n.Addr(), dbname: db, lines: []string{"default_pool_size = 8", fmt.Sprintf("event_loop = %q", loops.kind),
 				fmt.Sprintf("event_loops = %d", loops.loops)}})
-			l := &lab{t: t, node: n, db: db, pooler: &pooler{addr: addr}}
+			l := &lab{t: t, node: n, db: db, pooler: &pooler{nil, addr}}
 			l.sql("CREATE TABLE held AS SELECT id, 0 AS n FROM generate_series(1, 100) id", "CREATE TABLE copied (n int, t text)", "GRANT ALL ON held, copied TO PUBLIC")
 			l.fill(8)
 			for range 2 * loops.loops { // a pool that was asked for once keeps its lanes

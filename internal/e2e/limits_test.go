@@ -193,7 +193,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.eventually(1, "query LIKE '%done%' AND state = 'active'")
-	if err := l.pooler.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := l.pooler.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []*raw{idle, session} {
@@ -208,13 +208,13 @@ func TestDrain(t *testing.T) {
 	if err := running.expect("T D[|done] C[SELECT 1] Z[I] " + administrator); err != nil {
 		t.Error(err)
 	}
-	if !l.pooler.running() {
+	if !l.pooler.Running() {
 		t.Error("Fencepost ended with a transaction open")
 	}
 	if err := open.hold(conversation{{script(query("SELECT 1")), "T D[1] C[SELECT 1] Z[T]"}, {script(query("COMMIT")), "C[COMMIT] Z[I] " + administrator}}); err != nil {
 		t.Error(err)
 	}
-	if err := poll(patience, func() (bool, error) { return !l.pooler.running(), nil }); err != nil {
+	if err := poll(patience, func() (bool, error) { return !l.pooler.Running(), nil }); err != nil {
 		t.Error("Fencepost does not end")
 	}
 	l.eventually(0, "true")
@@ -225,14 +225,14 @@ func TestDescriptorsExhausted(t *testing.T) {
 	t.Parallel()
 	n, db := newDatabase(t, "18")
 	l := &lab{t: t, node: n, db: db, pooler: startPooler(t, settings{host: n.Addr(), dbname: db, files: 60, lines: []string{"default_pool_size = 2"}})}
-	l.pooler.tolerate("cannot accept")
+	l.pooler.Tolerate("cannot accept")
 	mustQuick(t, l, 2)
 	stays := mustLogin(t, l.transaction())
 	var silent []*raw
 	for range 120 {
 		silent = append(silent, mustDial(t, l.pooler.addr))
 	}
-	if err := poll(patience, func() (bool, error) { return strings.Contains(l.pooler.log.String(), "cannot accept"), nil }); err != nil {
+	if err := poll(patience, func() (bool, error) { return strings.Contains(l.pooler.Log(), "cannot accept"), nil }); err != nil {
 		t.Fatalf("nothing in the log: %v", err)
 	}
 	before := l.pooler.busy(t)

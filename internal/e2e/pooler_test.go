@@ -5,46 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"fencepost/internal/pgcluster"
+	waiting "fencepost/internal/poll"
+	"fencepost/internal/product"
 )
 
 // pooler is a running Fencepost process.
 type pooler struct {
-	addr   string
-	config string // its settings file
-	cmd    *exec.Cmd
-	log    *record
-	gone   chan struct{} // closed when it has ended
-	noisy  []string      // texts of error lines that the test brings about
-}
-
-// record keeps what a process prints.
-type record struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(p)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.String()
+	*product.Fencepost
+	addr string
 }
 
 // settings are a settings file without what differs in each run. Lines go into [fencepost], Sections behind everything.
@@ -57,50 +32,54 @@ type settings struct {
 	files    int // limit of open files; 0 for ours
 }
 
-func (s settings) text(port int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "[fencepost]\nlisten_addr = \"127.0.0.1\"\nlisten_port = %d\nunix_socket_dir = \"\"\nadmin_users = [\"ops\"]\n", port)
-	for _, d := range []struct{ key, value string }{{"auth_type", `"trust"`}, {"admin_http", `""`}, {"log_connections", "false"}, {"log_disconnections", "false"}} {
-		if !strings.Contains(strings.Join(s.lines, "\n"), d.key+" =") {
-			fmt.Fprintf(&b, "%s = %s\n", d.key, d.value)
-		}
-	}
-	for _, l := range s.lines {
-		b.WriteString(l + "\n")
+func (s settings) data(t testing.TB) product.Settings {
+	t.Helper()
+	all := product.Settings{
+		"fencepost": {"auth_type": "trust", "admin_users": []string{"ops"}, "log_connections": false, "log_disconnections": false},
+		"shards":    {},
+		"databases": {"missing": product.Section{"shard": "main", "dbname": "this database does not exist"}},
+		"users": {appUser: product.Section{"password": appPassword}, anyUser: product.Section{"password": "any"},
+			"ops": product.Section{"password": "ops"}},
 	}
 	if s.shard == "" {
-		s.shard = fmt.Sprintf("hosts = [{ addr = %q, role = \"any\" }]", s.host)
+		all["shards"]["main"] = product.Section{"hosts": product.AnyRole(s.host)}
 	}
-	fmt.Fprintf(&b, "[shards.main]\n%s\n", s.shard)
 	for _, mode := range []string{"session", "transaction", "statement"} {
-		fmt.Fprintf(&b, "[databases.%s]\nshard = \"main\"\ndbname = %q\npool_mode = %q\n", mode, s.dbname, mode)
+		all["databases"][mode] = product.Section{"shard": "main", "dbname": s.dbname, "pool_mode": mode}
 	}
-	fmt.Fprintf(&b, "[databases.missing]\nshard = \"main\"\ndbname = \"this database does not exist\"\n")
-	fmt.Fprintf(&b, "[users.%s]\npassword = %q\n", appUser, appPassword)
-	fmt.Fprintf(&b, "[users.%s]\npassword = \"any\"\n[users.ops]\npassword = \"ops\"\n", anyUser)
-	return b.String() + s.sections
+	for _, text := range []string{"[fencepost]\n" + strings.Join(s.lines, "\n"), "[shards.main]\n" + s.shard, s.sections} {
+		if err := all.Add(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
 }
 
 // startPooler starts Fencepost, and ends it and looks at its log when the test ends. An error line in the log fails the
-// test, unless the test has said with tolerate that it brings it about.
+// test, unless the test has said with Tolerate that it brings it about.
 func startPooler(t testing.TB, s settings) *pooler {
 	t.Helper()
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 5 {
-		p, err := launch(t, path, s)
-		if err == nil {
-			t.Cleanup(func() { p.end(t) })
-			return p
-		}
-		if !strings.Contains(err.Error(), "address already in use") {
-			t.Fatal(err)
+	dir, err := os.MkdirTemp(workDir, "pooler-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := product.Config{Program: path, Dir: dir, Settings: s.data(t)}
+	if s.files > 0 {
+		c.Run = func(argv ...string) []string {
+			return append([]string{"prlimit", fmt.Sprintf("--nofile=%d", s.files)}, argv...)
 		}
 	}
-	t.Fatal("no free port for Fencepost")
-	return nil
+	f, err := product.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pooler{f, f.Addr}
+	t.Cleanup(func() { p.end(t) })
+	return p
 }
 
 // freeAddr is an address for a listener that is opened at once.
@@ -113,108 +92,14 @@ func freeAddr(t testing.TB) string {
 	return addr
 }
 
-func launch(t testing.TB, path string, s settings) (*pooler, error) {
-	addr, port, err := pgcluster.FreeAddr()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(workDir, "pooler-")
-	if err != nil {
-		return nil, err
-	}
-	p := &pooler{addr: addr, config: filepath.Join(dir, "fencepost.toml"),
-		log: &record{}, gone: make(chan struct{})}
-	if err := os.WriteFile(p.config, []byte(s.text(port)), 0o600); err != nil {
-		return nil, err
-	}
-	args := []string{path, "serve", "-c", p.config}
-	if s.files > 0 {
-		args = append([]string{"prlimit", fmt.Sprintf("--nofile=%d", s.files)}, args...)
-	}
-	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() { // ends with the process
-		p.cmd.Wait() //nolint:errcheck // end looks at the state
-		close(p.gone)
-	}()
-	err = poll(patience, func() (bool, error) {
-		select {
-		case <-p.gone:
-			return false, errors.New(p.log.String())
-		default:
-		}
-		c, err := net.Dial("tcp", p.addr)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		p.cmd.Process.Kill() //nolint:errcheck // it may be gone already
-		<-p.gone
-		return nil, fmt.Errorf("start fencepost: %w", err)
-	}
-	return p, nil
-}
-
-// tolerate says that error lines with this text are what the test brings about.
-func (p *pooler) tolerate(text ...string) { p.noisy = append(p.noisy, text...) }
-
-// end stops the process as an operator would, with SIGTERM and at last a second one.
+// end stops the process as an operator would, and looks at how it ended and at its log.
 func (p *pooler) end(t testing.TB) {
 	t.Helper()
-	for i := 0; ; i++ {
-		p.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
-		select {
-		case <-p.gone:
-		case <-time.After(5 * time.Second):
-			if i < 2 {
-				continue
-			}
-			t.Error("Fencepost does not end")
-			p.cmd.Process.Signal(syscall.SIGABRT) //nolint:errcheck // prints all goroutines
-			<-p.gone
-		}
-		break
+	if err := p.End(); err != nil {
+		t.Error(err)
 	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("Fencepost ended with %s", p.cmd.ProcessState)
-	}
-	checkLog(t, p.log.String(), p.noisy)
-}
-
-func checkLog(t testing.TB, log string, tolerated []string) {
-	t.Helper()
-	bad := false
-line:
-	for line := range strings.Lines(log) {
-		if !strings.Contains(line, `"level":"error"`) && !strings.Contains(line, `"level":"fatal"`) && strings.HasPrefix(line, "{") {
-			continue
-		}
-		for _, text := range tolerated {
-			if strings.Contains(line, text) {
-				continue line
-			}
-		}
-		t.Errorf("in Fencepost's log: %.2000s", line)
-		bad = true
-	}
-	if bad || t.Failed() {
-		lines := strings.SplitAfter(log, "\n")
-		t.Logf("end of Fencepost's log:\n%s", strings.Join(lines[max(0, len(lines)-40):], ""))
-	}
-}
-
-// running reports whether the process lives.
-func (p *pooler) running() bool {
-	select {
-	case <-p.gone:
-		return false
-	default:
-		return true
+	if t.Failed() {
+		t.Log(p.LogEnd())
 	}
 }
 
@@ -223,7 +108,7 @@ func (p *pooler) residentKiB(t testing.TB) int { return p.status(t, "VmRSS:") }
 
 func (p *pooler) status(t testing.TB, key string) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process().PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,14 +121,14 @@ func (p *pooler) status(t testing.TB, key string) int {
 			return n
 		}
 	}
-	t.Fatalf("no %s in the status of process %d", key, p.cmd.Process.Pid)
+	t.Fatalf("no %s in the status of process %d", key, p.Process().PID())
 	return 0
 }
 
 // busy is the processor time the process has used.
 func (p *pooler) busy(t testing.TB) time.Duration {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process().PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,31 +144,23 @@ func (p *pooler) busy(t testing.TB) time.Duration {
 
 // poll calls ready every few milliseconds until it reports true or an error, or limit is over.
 func poll(limit time.Duration, ready func() (bool, error)) error {
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, err := ready()
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-deadline.C:
-			return fmt.Errorf("not within %s", limit)
-		case <-tick.C:
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	err := waiting.Until(ctx, 10*time.Millisecond, ready)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("not within %s: %w", limit, err)
 	}
+	return err
 }
 
 // rewrite changes the settings file.
 func (p *pooler) rewrite(t testing.TB, change func(string) string) {
 	t.Helper()
-	b, err := os.ReadFile(p.config)
+	b, err := os.ReadFile(p.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(p.config, []byte(change(string(b))), 0o600); err != nil {
+	if err := p.Rewrite(change(string(b))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -176,7 +176,7 @@ func TestReloadKeepsBackends(t *testing.T) {
 		l.pooler.rewrite(t, func(text string) string { return replaceLine(text, "log_level", fmt.Sprintf("log_level = %q", level)) })
 		if i%2 == 0 {
 			l.command("RELOAD")
-		} else if err := l.pooler.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		} else if err := l.pooler.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
 		mustQuick(t, l, 5)
@@ -188,7 +188,7 @@ func TestReloadKeepsBackends(t *testing.T) {
 		t.Errorf("a client that stayed: %s, %v", got, err)
 	}
 	// A broken file changes nothing either.
-	l.pooler.tolerate("reload failed")
+	l.pooler.Tolerate("reload failed")
 	l.pooler.rewrite(t, func(text string) string { return text + "\nnonsense = 1\n" })
 	c := l.console()
 	defer c.close()

@@ -1,13 +1,17 @@
 package program
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,6 +23,7 @@ type Command struct {
 	Env  []string            // nil: ours
 	Dir  string              // where it runs; "": where we do
 	Log  string              // file that what it prints is appended to
+	Line func(string)        // takes each line it prints, instead of Log; nil: the file does
 	As   *syscall.Credential // the account it runs as; nil: ours
 }
 
@@ -26,13 +31,36 @@ type Command struct {
 type Process struct {
 	name, log string
 	cmd       *exec.Cmd
-	done      chan struct{} // closed once the process has been waited for
+	done      chan struct{} // closed once the process has been waited for, and its lines read
 	err       error         // of Wait, once done is closed
+	tail      tail          // of the lines
+}
+
+// tail is the end of what was printed.
+type tail struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+func (t *tail) add(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(append(t.text, line...), '\n')
+	t.text = t.text[max(0, len(t.text)-tailBytes):]
+}
+
+func (t *tail) get() ([]byte, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.text), nil
 }
 
 // Start starts a program.
 func Start(c Command) (*Process, error) {
-	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if c.Line != nil {
+		c.Log = ""
+	}
+	log, lines, err := c.output()
 	if err != nil {
 		return nil, err
 	}
@@ -41,13 +69,40 @@ func Start(c Command) (*Process, error) {
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = c.Env, c.Dir, log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: c.As}
 	if err := p.cmd.Start(); err != nil {
+		lines.Close() //nolint:errcheck // nil, or nobody writes
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	go func() { // ends with the process
+		p.read(lines, c.Line)
 		p.err = p.cmd.Wait()
 		close(p.done)
 	}()
 	return p, nil
+}
+
+// output is where the process prints to and, if its lines are taken, where they are read.
+func (c *Command) output() (to, lines *os.File, err error) {
+	if c.Line != nil {
+		lines, to, err = os.Pipe()
+		return to, lines, err
+	}
+	to, err = os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	return to, nil, err
+}
+
+// read passes lines on until all who may print have ended.
+func (p *Process) read(lines *os.File, take func(string)) {
+	if lines == nil {
+		return
+	}
+	defer lines.Close()
+	s := bufio.NewScanner(lines)
+	s.Buffer(nil, 4<<20)
+	for s.Scan() {
+		p.tail.add(s.Text())
+		take(s.Text())
+	}
+	io.Copy(io.Discard, lines) //nolint:errcheck // what is no line any more
 }
 
 // PID is the id of the process, or the one it had.
@@ -86,7 +141,11 @@ const tailBytes = 2000
 
 // Failed describes why the process is not what it should be, with the end of its output.
 func (p *Process) Failed(why error) error {
-	b, err := os.ReadFile(p.log)
+	read := p.tail.get
+	if p.log != "" {
+		read = func() ([]byte, error) { return os.ReadFile(p.log) }
+	}
+	b, err := read()
 	if err != nil {
 		b = []byte(err.Error())
 	}

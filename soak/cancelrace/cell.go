@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"fencepost/internal/product"
 	"fencepost/soak/cancelrace/relay"
 	"fencepost/soak/raw"
 )
@@ -20,7 +21,7 @@ type cell struct {
 	tally
 	set     setting
 	o       *Options
-	product *product
+	product *product.Fencepost
 	relay   *relay.Relay
 	meter   *raw.Meter
 	hard    context.Context // ends when nothing is to be waited for any more
@@ -61,7 +62,7 @@ func (r *run) play(ctx context.Context, set setting, target int) (*Cell, error) 
 	}
 	c.into(report)
 	if err != nil {
-		return report, fmt.Errorf("%v: %w", set, p.Failed(err))
+		return report, fmt.Errorf("%v: %w", set, p.Process().Failed(err))
 	}
 	return report, nil
 }
@@ -134,7 +135,7 @@ func (c *cell) watch(ctx context.Context, target int) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.product.Done():
+		case <-c.product.Process().Done():
 			return
 		case <-limit.C:
 			return
@@ -148,22 +149,17 @@ func (c *cell) watch(ctx context.Context, target int) {
 
 // login opens a session. Every other client speaks protocol 3.2, with its long keys.
 func (c *cell) login(n int) (*raw.Conn, error) {
-	return raw.Open(c.hard, raw.Login{Addr: c.product.addr, User: user, Password: "any", Database: database,
+	return raw.Open(c.hard, raw.Login{Addr: c.product.Addr, User: user, Password: "any", Database: database,
 		Protocol: []string{"3.0", "3.2"}[n%2]}, c.meter)
 }
 
 // after looks at Fencepost when all clients have left: what it has counted, its log, and how it ends.
 func (c *cell) after(ctx context.Context, report *Cell, arm string) error {
 	ctx = context.WithoutCancel(ctx)
-	if err := c.product.Alive(); err != nil {
+	if err := c.product.Process().Alive(); err != nil {
 		return err
 	}
-	m, err := c.product.settled(ctx)
-	// The last cancel for a backend that is given up is counted when it ends, and shows in no gauge until then.
-	for end := time.Now().Add(stopLimit); err == nil && m.sent() < c.relay.Seen.Load() && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
-		m, err = c.product.settled(ctx)
-	}
+	m, err := c.settled(ctx, c.relay.Seen.Load())
 	if err != nil {
 		return err
 	}
@@ -174,16 +170,12 @@ func (c *cell) after(ctx context.Context, report *Cell, arm string) error {
 	if seen := c.relay.Seen.Load(); arm != control && m.sent() != seen {
 		c.fault("Fencepost counts %d cancels that left for the server, the relay saw %d", m.sent(), seen)
 	}
-	if err := c.product.end(); err != nil {
+	if err := c.end(); err != nil {
 		c.fault("end: %v", err)
 	}
-	lines, err := c.product.errorLines()
-	if err != nil {
-		return err
-	}
-	for _, l := range lines {
-		if arm != control {
-			c.fault("log: %.300s", strings.TrimSpace(l))
+	if err := c.product.Errors(); err != nil && arm != control {
+		for line := range strings.Lines(err.Error()) {
+			c.fault("%.300s", strings.TrimSpace(line))
 		}
 	}
 	return nil

@@ -1,17 +1,14 @@
 package cancelrace
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
-	"fencepost/internal/pgcluster"
+	"fencepost/internal/poll"
+	"fencepost/internal/product"
 	"fencepost/internal/program"
 )
 
@@ -34,98 +31,82 @@ const (
 	user     = "racer"
 )
 
-func settingsText(s setting, loops, port int, admin, server string) string {
-	ack := ""
-	if s.late {
-		ack = fmt.Sprintf("cancel_ack_timeout = %q\n", lateAckTimeout.String())
-	}
-	return fmt.Sprintf(`[fencepost]
-listen_addr = "127.0.0.1"
-listen_port = %d
-unix_socket_dir = ""
-admin_http = %q
-auth_type = "trust"
-pool_mode = "transaction"
-default_pool_size = %d
-query_wait_timeout = "5m"
-event_loops = %d
-log_connections = false
-log_disconnections = false
-log_format = "json"
-%s
-[shards.main]
-hosts = [{ addr = %q, role = "any" }]
-
-[databases.%s]
-shard = "main"
-
-[users.%s]
-password = "any"
-`, port, admin, s.pool, loops, ack, server, database, user)
-}
-
-// product is a running Fencepost or control.
-type product struct {
-	*program.Process
-	addr, admin string
-}
-
-// startLimit bounds the start of the program, stopLimit its end.
-const (
-	startLimit = 30 * time.Second
-	stopLimit  = 20 * time.Second
-)
+// stopLimit bounds the end of the program.
+const stopLimit = 20 * time.Second
 
 // launch starts the program in front of a server and waits until it accepts.
-func launch(ctx context.Context, path, arm, dir string, s setting, loops int, server string) (*product, error) {
-	addr, port, err := pgcluster.FreeAddr()
-	if err != nil {
-		return nil, err
+func launch(ctx context.Context, path, arm, dir string, s setting, loops int, server string) (*product.Fencepost, error) {
+	own := product.Section{"auth_type": "trust", "pool_mode": "transaction", "default_pool_size": s.pool, "query_wait_timeout": "5m",
+		"event_loops": loops, "log_connections": false, "log_disconnections": false, "log_format": "json"}
+	if s.late {
+		own["cancel_ack_timeout"] = lateAckTimeout.String()
 	}
-	admin, _, err := pgcluster.FreeAddr()
-	if err != nil {
-		return nil, err
-	}
-	settings := filepath.Join(dir, "fencepost.toml")
-	if err := os.WriteFile(settings, []byte(settingsText(s, loops, port, admin, server)), 0o600); err != nil {
-		return nil, err
-	}
-	argv := []string{path, "serve", "-c", settings}
+	c := product.Config{Name: arm, Program: path, Dir: dir, Settings: product.Settings{"fencepost": own,
+		"shards":    {"main": product.Section{"hosts": product.AnyRole(server)}},
+		"databases": {database: product.Section{"shard": "main"}},
+		"users":     {user: product.Section{"password": "any"}}}}
 	if arm == control {
-		argv = []string{path, "-c", settings, "-without", "leases"}
+		c.Args = []string{"-without", "leases", "-c"}
 	}
-	p, err := program.Start(program.Command{Name: arm, Argv: argv, Log: filepath.Join(dir, "log")})
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Listening(ctx, startLimit, addr); err != nil {
-		return nil, errors.Join(err, p.Kill())
-	}
-	return &product{p, addr, admin}, nil
+	return product.Start(ctx, c)
 }
 
 // end stops the process as an operator would.
-func (p *product) end() error {
-	if err := p.Alive(); err != nil {
+func (c *cell) end() error {
+	if err := c.product.Process().Alive(); err != nil {
 		return err
 	}
-	return p.Stop(syscall.SIGTERM, stopLimit)
+	return c.product.Process().Stop(syscall.SIGTERM, stopLimit)
 }
 
-// errorLines are the lines of the log that say that something is wrong.
-func (p *product) errorLines() ([]string, error) {
-	f, err := os.Open(p.Log())
+// counted is what Fencepost itself counts.
+type counted struct {
+	outcomes map[string]int64 // cancels by outcome
+	running  int64            // on their way to a server now
+	leases   int64
+	leased   time.Duration // all leases together
+}
+
+// sent is how many cancels may have left for the server.
+func (c *counted) sent() int64 {
+	return c.outcomes["delivered"] + c.outcomes["timed_out"] + c.outcomes["uncertain"]
+}
+
+// metrics reads what there is about cancels.
+func (c *cell) metrics(ctx context.Context) (*counted, error) {
+	m, err := c.product.Metrics(ctx)
+	if err == nil && !m.Has("fencepost_pool_cancels_total") {
+		err = fmt.Errorf("/metrics has no cancels by outcome")
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	var bad []string
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		if line := s.Text(); !strings.HasPrefix(line, "{") || strings.Contains(line, `"level":"error"`) || strings.Contains(line, `"level":"fatal"`) {
-			bad = append(bad, line)
-		}
+	n := &counted{outcomes: map[string]int64{}, running: int64(m.Sum("fencepost_pool_cancels")),
+		leases: int64(m.Sum("fencepost_pool_cancel_lease_seconds_count")),
+		leased: time.Duration(m.Sum("fencepost_pool_cancel_lease_seconds_sum") * float64(time.Second))}
+	for outcome, v := range m.By("fencepost_pool_cancels_total", "outcome") {
+		n.outcomes[outcome] = int64(v)
 	}
-	return bad, s.Err()
+	return n, nil
+}
+
+// settled reads them when no cancel is on its way any more and at least so many have left. The last cancel for a backend
+// that is given up is counted when it ends, and shows in no gauge until then.
+func (c *cell) settled(ctx context.Context, sent int64) (m *counted, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	waited := poll.Until(ctx, 50*time.Millisecond, func() (bool, error) {
+		now, err := c.metrics(context.WithoutCancel(ctx))
+		if err == nil {
+			m = now
+		}
+		return err == nil && m.running == 0 && m.sent() >= sent, err
+	})
+	switch {
+	case waited != nil && ctx.Err() == nil:
+		return nil, waited
+	case m.running > 0:
+		return nil, fmt.Errorf("%d cancels are still on their way %v after the last client has left", m.running, stopLimit)
+	}
+	return m, nil
 }

@@ -47,7 +47,7 @@ func (q *request) send(ctx context.Context, c *cell) {
 	case <-ctx.Done():
 		return
 	}
-	nc, err := net.DialTimeout("tcp", c.product.addr, closeLimit)
+	nc, err := net.DialTimeout("tcp", c.product.Addr, closeLimit)
 	if err != nil {
 		c.fault("cancel connection: %v", err)
 		return

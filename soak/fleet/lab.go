@@ -26,6 +26,8 @@ import (
 
 	"fencepost/internal/pgcluster"
 	"fencepost/internal/poll"
+	"fencepost/internal/product"
+	"fencepost/internal/program"
 	"fencepost/soak/fleet/network"
 )
 
@@ -43,7 +45,7 @@ type Config struct {
 	Network  network.Kind // "": of ports
 
 	// Change, if not nil, may change the settings of the member with that index, before it starts for the first time.
-	Change func(i int, settings string) string
+	Change func(i int, settings product.Settings)
 }
 
 // User logs in everywhere without a password, and Admin to the console. The monitors' user may see what timeline a standby
@@ -155,81 +157,89 @@ func (l *Lab) ServerName(s *Server) string { return serverName(slices.Index(l.Se
 // lay makes the members' ports and settings.
 func (l *Lab) lay() error {
 	for i := range l.config.Members {
-		m := &Member{Name: memberName(i), PeerID: i + 1, lab: l}
-		ip, err := l.Net.Host(m.Name)
+		m := &Member{PeerID: i + 1}
+		ip, err := l.Net.Host(memberName(i))
 		if err != nil {
 			return err
 		}
-		for _, addr := range []*string{&m.Addr, &m.HTTP, &m.bind} {
+		for _, addr := range []*string{&m.addr, &m.http, &m.bind} {
 			if *addr, err = l.reserve(ip); err != nil {
 				return err
 			}
 		}
-		if m.front, err = l.Net.Member(m.Name, m.bind); err != nil {
+		if m.front, err = l.Net.Member(memberName(i), m.bind); err != nil {
 			return err
 		}
 		l.Members = append(l.Members, m)
 	}
 	for i, m := range l.Members {
-		m.dir = filepath.Join(l.dir, m.Name)
-		if err := os.MkdirAll(m.dir, 0o700); err != nil {
+		name := memberName(i)
+		c := product.Config{Name: name, Program: l.config.Program, Dir: filepath.Join(l.dir, name),
+			Run: func(argv ...string) []string { return l.Net.Command(name, argv...) }}
+		c.Started = func(p *program.Process) {
+			l.Net.Runs(name, p.PID())
+			go func() { // ends with the process
+				<-p.Done()
+				l.Net.Ran(p.PID())
+			}()
+		}
+		err := os.MkdirAll(c.Dir, 0o700)
+		if err == nil {
+			c.Settings, err = l.settings(m)
+		}
+		if err != nil {
 			return err
 		}
-		text := l.settings(m)
 		if l.config.Change != nil {
-			text = l.config.Change(i, text)
+			l.config.Change(i, c.Settings)
 		}
-		if err := os.WriteFile(m.file(), []byte(text), 0o600); err != nil {
+		if m.Fencepost, err = product.Lay(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settings is the file of a member.
-func (l *Lab) settings(m *Member) string {
-	var hosts []string
+// settings are those of a member.
+func (l *Lab) settings(m *Member) (product.Settings, error) {
+	var hosts, join []string
 	for _, s := range l.Servers {
-		hosts = append(hosts, strconv.Quote(s.Front))
+		hosts = append(hosts, s.Front)
 	}
-	var b strings.Builder
-	ip, port, _ := net.SplitHostPort(m.Addr)
-	fmt.Fprintf(&b, "[fencepost]\nlisten_addr = %q\nlisten_port = %s\nunix_socket_dir = \"\"\nadmin_users = [%q]\nauth_type = \"trust\"\n", ip, port, Admin)
-	fmt.Fprintf(&b, "admin_http = %q\nlog_connections = false\nlog_disconnections = false\nlog_format = \"json\"\nso_reuseport = true\n", m.HTTP)
-	if l.config.Peers {
-		fmt.Fprintf(&b, "peer_id = %d\n", m.PeerID)
-	}
-	for _, line := range l.config.Lines {
-		fmt.Fprintln(&b, line)
-	}
-	fmt.Fprintf(&b, "[shards.main]\nhosts = [%s]\nmonitor_user = %q\nmonitor_password = \"any\"\n%s\n", strings.Join(hosts, ", "), watcher, strings.Join(l.config.Shard, "\n"))
+	ip, port, _ := net.SplitHostPort(m.addr)
+	number, _ := strconv.Atoi(port)
+	own := product.Section{"listen_addr": ip, "listen_port": number, "admin_http": m.http, "admin_users": []string{Admin}, "auth_type": "trust",
+		"log_connections": false, "log_disconnections": false, "log_format": "json", "so_reuseport": true}
+	s := product.Settings{"fencepost": own,
+		"shards": {"main": product.Section{"hosts": hosts, "monitor_user": watcher, "monitor_password": "any"}},
+		"users":  {User: product.Section{"password": "any"}, Admin: product.Section{"password": "any"}}, "databases": {}, "peers": {}}
 	for _, mode := range []string{"session", "transaction"} {
-		fmt.Fprintf(&b, "[databases.%s]\nshard = \"main\"\ndbname = %q\npool_mode = %q\n", mode, Database, mode)
+		s["databases"][mode] = product.Section{"shard": "main", "dbname": Database, "pool_mode": mode}
 	}
-	fmt.Fprintf(&b, "[users.%s]\npassword = \"any\"\n[users.%s]\npassword = \"any\"\n", User, Admin)
-	switch {
-	case l.config.Peers:
-		for _, o := range l.Members {
-			if o != m {
-				fmt.Fprintf(&b, "[peers.%d]\naddr = %q\n", o.PeerID, o.Addr)
-			}
-		}
-	case !l.config.Alone:
-		b.WriteString(l.section(m))
-	}
-	return b.String()
-}
-
-// section is [fleet] of a member.
-func (l *Lab) section(m *Member) string {
-	var join []string
 	for _, o := range l.Members {
 		if o != m {
-			join = append(join, strconv.Quote(o.front))
+			join = append(join, o.front)
+			s["peers"][strconv.Itoa(o.PeerID)] = product.Section{"addr": o.addr}
 		}
 	}
-	return fmt.Sprintf("[fleet]\nname = %q\nmember = %q\npeer_id = %d\nbind = %q\nadvertise = %q\njoin = [%s]\nsecret_key = %q\nfleet_size = %d\n%s\n",
-		Name, m.Name, m.PeerID, m.bind, m.front, strings.Join(join, ", "), Key, l.config.Members, strings.Join(l.config.Fleet, "\n"))
+	if l.config.Peers {
+		own["peer_id"] = m.PeerID
+	} else {
+		delete(s, "peers")
+	}
+	if !l.config.Alone {
+		s["fleet"] = product.Section{"name": Name, "member": memberName(m.PeerID - 1), "peer_id": m.PeerID, "bind": m.bind, "advertise": m.front,
+			"join": join, "secret_key": Key, "fleet_size": l.config.Members}
+	}
+	for section, lines := range map[string][]string{"fencepost": l.config.Lines, "shards.main": l.config.Shard, "fleet": l.config.Fleet} {
+		if err := s.Add("[" + section + "]\n" + strings.Join(lines, "\n")); err != nil {
+			return nil, err
+		}
+	}
+	if l.config.Alone {
+		delete(s, "fleet")
+	}
+	return s, nil
 }
 
 // reserve takes a port, for TCP and UDP, that a member finds free again when it is restarted, and returns its address at ip,
@@ -299,7 +309,9 @@ func (l *Lab) whole(ctx context.Context, primary *Server) error {
 func (l *Lab) Close() error {
 	var g errgroup.Group
 	for _, m := range l.Members {
-		g.Go(m.Stop)
+		if m.Fencepost != nil {
+			g.Go(m.end)
+		}
 	}
 	err := g.Wait()
 	if l.cluster != nil {
@@ -308,9 +320,6 @@ func (l *Lab) Close() error {
 	err = errors.Join(err, l.Net.Close())
 	for _, p := range l.ports {
 		err = errors.Join(err, p.Close())
-	}
-	for _, m := range l.Members {
-		err = errors.Join(err, m.errors())
 	}
 	if l.config.Dir == "" && l.dir != "" {
 		err = errors.Join(err, os.RemoveAll(l.dir))

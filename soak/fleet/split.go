@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fencepost/internal/poll"
+	"fencepost/internal/product"
 )
 
 // Split says how the cluster is split in SplitBrain.
@@ -185,7 +186,7 @@ func (l *Lab) cutOff(members []*Member, servers ...*Server) error {
 }
 
 // elections are the lines of the log that say that a member elected a server, "" for none.
-func (m *Member) elections(since time.Time, front string) []Line {
+func (m *Member) elections(since time.Time, front string) []product.Line {
 	return m.Lines(since, "shard: view", `"elected":"`+front+`"`)
 }
 

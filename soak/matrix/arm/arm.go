@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"fencepost/internal/product"
 	"fencepost/internal/program"
 )
 
@@ -57,9 +58,10 @@ type Running struct {
 	// Version for the report.
 	Version string
 
-	procs   []*program.Process
-	ends    []func() // called by Stop, the last one first
-	console *console // nil: none
+	procs     []*program.Process
+	ends      []func()           // called by Stop, the last one first
+	fencepost *product.Fencepost // nil: another arm
+	watcher   *watcher           // of fencepost
 
 	once sync.Once
 }
@@ -109,18 +111,19 @@ func (r *Running) Logs() []string {
 
 // Forget tells the arm that the highest timeline it has seen does not count any more, if it knows of such a thing.
 func (r *Running) Forget(ctx context.Context) error {
-	if r.console == nil {
+	if r.fencepost == nil {
 		return nil
 	}
-	return r.console.forget(ctx)
+	_, err := r.fencepost.Console(ctx, "FORGET main")
+	return err
 }
 
 // Said is what the arm has said of itself so far, if it is one that says something.
 func (r *Running) Said() []Said {
-	if r.console == nil {
+	if r.watcher == nil {
 		return nil
 	}
-	return r.console.all()
+	return r.watcher.all()
 }
 
 // startDirect needs no program.
@@ -144,6 +147,14 @@ func (r *Running) connectTo(s *Setup, query string, addrs ...string) (err error)
 	r.Connect, err = pgx.ParseConfig(fmt.Sprintf("postgres://%s@%s/%s%ssslmode=disable&application_name=%s", s.User, strings.Join(addrs, ","), s.Database,
 		query, ApplicationName))
 	return err
+}
+
+// mode is the pool mode.
+func (s *Setup) mode() string {
+	if s.Session {
+		return "session"
+	}
+	return "transaction"
 }
 
 func (s *Setup) primary() (Host, error) {

@@ -2,14 +2,12 @@ package arm
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"fencepost/internal/product"
 )
 
 // Said is what Fencepost's console said, each time it was something new.
@@ -19,9 +17,8 @@ type Said struct {
 	Elected string    // address of the primary, "" for none
 }
 
-// console asks Fencepost's console again and again, until close.
-type console struct {
-	url  string
+// watcher asks Fencepost's console again and again, until close.
+type watcher struct {
 	stop context.CancelFunc
 	done chan struct{}
 
@@ -32,37 +29,27 @@ type console struct {
 // askEvery is how often the console is asked.
 const askEvery = 50 * time.Millisecond
 
-func openConsole(addr string) *console {
+func watch(f *product.Fencepost) *watcher {
 	ctx, stop := context.WithCancel(context.Background())
-	c := &console{url: fmt.Sprintf("postgres://%s@%s/fencepost?sslmode=disable&default_query_exec_mode=simple_protocol", admin, addr), stop: stop, done: make(chan struct{})}
-	go c.watch(ctx) // ends by close
-	return c
+	w := &watcher{stop: stop, done: make(chan struct{})}
+	go w.work(ctx, f.OpenConsole()) // ends by close
+	return w
 }
 
-func (c *console) close() {
-	c.stop()
-	<-c.done
+func (w *watcher) close() {
+	w.stop()
+	<-w.done
 }
 
-// watch asks. Errors are the business of others: without an answer nothing was said.
-func (c *console) watch(ctx context.Context) {
-	defer close(c.done)
+// work asks. Errors are the business of others: without an answer nothing was said.
+func (w *watcher) work(ctx context.Context, c *product.Console) {
+	defer close(w.done)
+	defer c.Close()
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
-	var conn *pgx.Conn
-	defer func() {
-		if conn != nil {
-			conn.Close(context.WithoutCancel(ctx))
-		}
-	}()
 	for ctx.Err() == nil {
-		if conn == nil || conn.IsClosed() {
-			conn, _ = pgx.Connect(ctx, c.url)
-		}
-		if conn != nil {
-			if s, err := shard(ctx, conn); err == nil {
-				c.note(s)
-			}
+		if s, err := shard(ctx, c); err == nil {
+			w.note(s)
 		}
 		select {
 		case <-ctx.Done():
@@ -71,48 +58,31 @@ func (c *console) watch(ctx context.Context) {
 	}
 }
 
-func (c *console) note(s Said) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := len(c.said); n == 0 || c.said[n-1].Floor != s.Floor || c.said[n-1].Elected != s.Elected {
-		c.said = append(c.said, s)
+func (w *watcher) note(s Said) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.said); n == 0 || w.said[n-1].Floor != s.Floor || w.said[n-1].Elected != s.Elected {
+		w.said = append(w.said, s)
 	}
 }
 
-func (c *console) all() []Said {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.said)
+func (w *watcher) all() []Said {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.said)
 }
 
 // shard reads about the one shard in SHOW SHARDS.
-func shard(ctx context.Context, conn *pgx.Conn) (s Said, err error) {
+func shard(ctx context.Context, c *product.Console) (Said, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	rows, err := conn.Query(ctx, "SHOW SHARDS")
+	row, err := c.Shard(ctx)
 	if err != nil {
-		return s, err
+		return Said{}, err
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToMap)
-	if err != nil {
-		return s, err
+	floor, err := strconv.ParseUint(row["floor"], 10, 32)
+	if row["elected"] == "NULL" {
+		row["elected"] = ""
 	}
-	for _, row := range all {
-		if row["name"] == "main" {
-			floor, err := strconv.ParseUint(fmt.Sprint(row["floor"]), 10, 32)
-			elected, _ := row["elected"].(string)
-			return Said{At: time.Now(), Floor: uint32(floor), Elected: elected}, err
-		}
-	}
-	return s, errors.New("SHOW SHARDS has no shard main")
-}
-
-func (c *console) forget(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, c.url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, "FORGET main")
-	return err
+	return Said{At: time.Now(), Floor: uint32(floor), Elected: row["elected"]}, err
 }

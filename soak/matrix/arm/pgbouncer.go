@@ -45,10 +45,6 @@ func (r *Running) launchPgBouncer(ctx context.Context, s *Setup, host Host) (add
 	if err != nil {
 		return "", err
 	}
-	mode := "transaction"
-	if s.Session {
-		mode = "session"
-	}
 	users := filepath.Join(dir, "users.txt")
 	ini := fmt.Sprintf(`[databases]
 %s = host=%s port=%s
@@ -64,7 +60,7 @@ max_client_conn = 1000
 server_login_retry = 1
 log_connections = 0
 log_disconnections = 0
-`, s.Database, serverHost, serverPort, port, users, mode, s.Pool)
+`, s.Database, serverHost, serverPort, port, users, s.mode(), s.Pool)
 	file := filepath.Join(dir, "pgbouncer.ini")
 	if err := errors.Join(os.WriteFile(file, []byte(ini), 0o644), os.WriteFile(users, fmt.Appendf(nil, "%q \"\"\n", s.User), 0o644)); err != nil {
 		return "", err

@@ -30,7 +30,12 @@ func (r *Running) launch(ctx context.Context, name, dir, addr string, argv []str
 	if err != nil {
 		return err
 	}
+	r.runs(p, quit)
+	return p.Listening(ctx, startLimit, addr)
+}
+
+// runs notes a program of the arm, which Stop ends.
+func (r *Running) runs(p *program.Process, quit syscall.Signal) {
 	r.procs = append(r.procs, p)
 	r.ends = append(r.ends, func() { p.Stop(quit, stopLimit) }) //nolint:errcheck // how it ends is of no interest any more
-	return p.Listening(ctx, startLimit, addr)
 }
