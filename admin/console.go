@@ -232,15 +232,15 @@ func asError(err error) *pgerr.Error {
 	var shard *silentShard
 	switch {
 	case errors.As(err, &quiet):
-		return pgerr.ConsoleError(quiet.Error()).WithHint("The loop is stuck or overloaded; SHOW LOOPS and the log tell more. What was asked of it happens when it goes on.")
+		return pgerr.ConsoleError(quiet.Error()).WithHint("The event loop is stuck or overloaded: see SHOW LOOPS and the log. It carries the command out when it responds again.")
 	case errors.As(err, &shard):
-		return pgerr.ConsoleError(shard.Error()).WithHint("The log tells more. What was asked of it happens when it goes on.")
+		return pgerr.ConsoleError(shard.Error()).WithHint("See the log. The shard carries the command out when it responds again.")
 	case errors.Is(err, errInterrupted):
 		return pgerr.Canceled()
 	case errors.Is(err, context.Canceled):
 		return pgerr.Shutdown()
 	case errors.Is(err, context.DeadlineExceeded):
-		return pgerr.ConsoleError("not done in time")
+		return pgerr.ConsoleError("the command did not finish in time")
 	}
 	return pgerr.As(err)
 }

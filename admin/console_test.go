@@ -242,7 +242,7 @@ func TestReloadThatHangs(t *testing.T) {
 	inProcess(t, "", func(t *testing.T, p *process) {
 		block := make(chan error)
 		p.reload = func() error { return <-block }
-		if got := p.session("ops").query("RELOAD"); !strings.Contains(got, "RELOAD is not done yet") {
+		if got := p.session("ops").query("RELOAD"); !strings.Contains(got, "RELOAD has not finished yet") {
 			t.Error(got)
 		}
 		block <- nil

@@ -12,7 +12,7 @@ import (
 func drain(x *execution, s statement) error {
 	switch args := s.args(); {
 	case len(args) == 1 && args[0].is("fleet"):
-		return pgerr.ConsoleError("a fleet is not drained as a whole").WithHint("DRAIN one member, replace it, and go on with the next.")
+		return pgerr.ConsoleError("DRAIN applies to one member at a time").WithHint("DRAIN one member, replace it, and go on with the next.")
 	case len(args) > 0:
 		return pgerr.ConsoleSyntax(s.text)
 	}

@@ -34,7 +34,7 @@ const (
 // made writes wait here.
 const maxOrders = 64
 
-var errWithdrawn = pgerr.ConsoleError("it was withdrawn before it began")
+var errWithdrawn = pgerr.ConsoleError("it was undone before it began")
 
 // withdrawn reports whether an order was withdrawn; c.mu is held.
 func (c *Console) withdrawn(order string) bool { return order != "" && slices.Contains(c.over, order) }
@@ -70,7 +70,7 @@ func (s statement) here() string {
 	return strings.Join(words, " ")
 }
 
-// fleetWide has every member carry out a statement and answers with what became of it at each.
+// fleetWide sends a statement to every member and answers with a row for each.
 func (x *execution) fleetWide(s statement) error {
 	verb, text, order := strings.ToUpper(s.verb()), s.here(), rand.Text()
 	limit := memberLimit
@@ -81,7 +81,7 @@ func (x *execution) fleetWide(s statement) error {
 		return err // the same everywhere
 	}
 	if x.ops.Fleet() == nil {
-		x.notice("there is no fleet: " + verb + " is for this process alone")
+		x.notice("no fleet is configured: " + verb + " applies to this process only")
 	}
 	answers, err := x.everywhere(limit, statementVerb, text, order)
 	failed := 0
@@ -90,18 +90,23 @@ func (x *execution) fleetWide(s statement) error {
 			failed++
 		}
 	}
+	undone := true
 	if verb == "PAUSE" && (err != nil || failed > 0) {
-		x.undo(order)
+		undone = x.undo(order)
 	}
 	switch {
 	case err != nil:
 		return err
 	case failed > 0:
 		e := pgerr.ConsoleError(fmt.Sprintf("%s failed on %d of %d members", verb, failed, len(answers))).WithDetail(inLines(answers))
-		if verb == "PAUSE" {
-			return e.WithHint("What was paused goes on.")
+		switch {
+		case verb != "PAUSE":
+		case undone:
+			return e.WithHint("It was undone: the members have resumed what this command paused.")
+		default:
+			return e.WithHint(stillPaused)
 		}
-		return e.WithHint("What the others did stays done.")
+		return e.WithHint("Members that answered ok have carried it out.")
 	}
 	t := &table{columns: "sss", names: []string{"member", "address", "result"}}
 	for _, a := range answers {
@@ -124,14 +129,19 @@ func inLines(answers []cluster.Answer) string {
 	return strings.Join(lines, "\n")
 }
 
-// undo ends what a PAUSE FLEET has begun wherever it has begun. It does not depend on the session, which may be gone.
-func (x *execution) undo(order string) {
+const stillPaused = "It could not be undone at every member: check SHOW STATE on each, and give RESUME."
+
+// undo ends what a PAUSE FLEET has begun at any member, and reports whether each confirmed it. The session may be gone by then, so
+// undo has its own context.
+func (x *execution) undo(order string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), undoLimit)
 	defer cancel()
 	answers, err := x.c.everywhere(ctx, undoLimit, undoVerb, order)
 	if err != nil || slices.ContainsFunc(answers, func(a cluster.Answer) bool { return a.Err != "" }) {
-		x.c.log.Error().Err(err).Str("answers", inLines(answers)).Msg("PAUSE FLEET could not be undone everywhere: look at SHOW STATE of each member, and RESUME")
+		x.c.log.Error().Err(err).Str("answers", inLines(answers)).Msg("PAUSE FLEET could not be undone at every member: check SHOW STATE on each, and give RESUME")
+		return false
 	}
+	return true
 }
 
 var errSilentFleet = pgerr.ConsoleError("no answer in time from the fleet's actor")
@@ -159,7 +169,7 @@ func (c *Console) everywhere(ctx context.Context, limit time.Duration, verb stri
 	case !ok:
 		return nil, context.Cause(ctx)
 	case len(result.Answers) == 0:
-		return nil, pgerr.ConsoleError("the fleet has no member that could do it")
+		return nil, pgerr.ConsoleError("no live member of the fleet can carry it out")
 	}
 	return result.Answers, nil
 }
@@ -200,7 +210,7 @@ var errUnknownOperation = pgerr.ConsoleError("this version of Fencepost does not
 func (c *Console) perform(ctx context.Context, from, verb string, args []string) (rows [][]string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.log.Error().Interface("reason", r).Bytes("stack", debug.Stack()).Msg("operation of the fleet failed")
+			c.log.Error().Interface("reason", r).Bytes("stack", debug.Stack()).Msg("fleet operation failed")
 			rows, err = nil, fmt.Errorf("console: %v", r)
 		}
 	}()

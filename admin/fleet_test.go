@@ -71,7 +71,7 @@ func TestPauseFleetIsWholeOrUndone(t *testing.T) {
 		"a member does not answer": {func(_ *process, c *fakeMember) { c.mute = func(verb string) bool { return verb == statementVerb } },
 			"c 10.0.1.3:7946: no answer in time\n", pauseLimit + returnLimit},
 		"transactions go on": {func(b *process, _ *fakeMember) { b.lanes[1].set(func(l *fakeLanes) { l.busy = 1 }) },
-			"b 10.0.1.2:7946: transactions were not over in time\n", pauseLimit},
+			"b 10.0.1.2:7946: transactions did not end in time\n", pauseLimit},
 		"a loop is stuck": {func(b *process, _ *fakeMember) { b.lanes[1].set(func(l *fakeLanes) { l.mute = true }) },
 			"b 10.0.1.2:7946: no answer in time from event loop 1\n", answerLimit},
 	} {
@@ -80,7 +80,7 @@ func TestPauseFleetIsWholeOrUndone(t *testing.T) {
 				c.spoil(b, m)
 				began := time.Now()
 				got := p.session("ops").query("PAUSE FLEET")
-				if took := time.Since(began).Truncate(time.Second); !strings.HasPrefix(got, "ERROR 55000 PAUSE failed on 1 of 3 members\n") || !strings.Contains(got, c.want) ||
+				if took := time.Since(began).Truncate(time.Second); !strings.HasPrefix(got, "ERROR 55000 PAUSE failed on 1 of 3 members\n") || !strings.Contains(got, c.want) || !strings.Contains(got, "\n  It was undone") ||
 					took != c.took {
 					t.Errorf("after %v: %s", took, got)
 				}
@@ -104,7 +104,7 @@ func TestUndoLeavesOtherPauses(t *testing.T) {
 	fleetTest(t, func(t *testing.T, p, b *process, f *fakeFleet, c *fakeMember) {
 		b.session("ops").query("PAUSE app")
 		c.script = func(verb string, _ []string) ([][]string, string) { return nil, "cannot" }
-		if got := p.session("ops").query("PAUSE app FLEET"); !strings.HasPrefix(got, "ERROR") {
+		if got := p.session("ops").query("PAUSE app FLEET"); !strings.HasPrefix(got, "ERROR") || !strings.Contains(got, stillPaused) {
 			t.Error(got)
 		}
 		if at := paused(t, b); at != "no[1 0 0]" {
@@ -113,7 +113,7 @@ func TestUndoLeavesOtherPauses(t *testing.T) {
 		if at := paused(t, p); at != "no[0 0 0]" {
 			t.Errorf("a: %s", at)
 		}
-		if !strings.Contains(p.log.String(), "could not be undone everywhere") {
+		if !strings.Contains(p.log.String(), "could not be undone at every member") {
 			t.Errorf("not logged that c does not undo: %s", p.log.String())
 		}
 	})
@@ -189,7 +189,7 @@ func TestOrdersThatComeLate(t *testing.T) {
 		}
 		p.lanes[0].set(func(l *fakeLanes) { l.busy = 1 })
 		began := time.Now()
-		if done := order1(p, 10*time.Second, statementVerb, "PAUSE", "o3"); done.Err != "transactions were not over in time" || time.Since(began) != 9*time.Second {
+		if done := order1(p, 10*time.Second, statementVerb, "PAUSE", "o3"); done.Err != "transactions did not end in time" || time.Since(began) != 9*time.Second {
 			t.Errorf("after %v: %+v", time.Since(began), done)
 		}
 		if at := paused(t, p); at != "no[0 0 0]" || p.shards[0].held() {
@@ -232,9 +232,9 @@ func TestWithoutAFleet(t *testing.T) {
 	inProcess(t, "", func(t *testing.T, p *process) {
 		s := p.session("ops")
 		for query, want := range map[string]string{
-			"PAUSE FLEET": "NOTICE 00000 there is no fleet: PAUSE is for this process alone\nmember text, address text, result text\nNULL|NULL|ok\n= PAUSE\n",
-			"RESUME nosuch FLEET": "NOTICE 00000 there is no fleet: RESUME is for this process alone\nERROR 55000 RESUME failed on 1 of 1 members\n" +
-				"  : database nosuch is not paused\n  What the others did stays done.\n",
+			"PAUSE FLEET": "NOTICE 00000 no fleet is configured: PAUSE applies to this process only\nmember text, address text, result text\nNULL|NULL|ok\n= PAUSE\n",
+			"RESUME nosuch FLEET": "NOTICE 00000 no fleet is configured: RESUME applies to this process only\nERROR 55000 RESUME failed on 1 of 1 members\n" +
+				"  : database nosuch is not paused\n  Members that answered ok have carried it out.\n",
 		} {
 			if got := s.query(query); got != want {
 				t.Errorf("%s: %s", query, got)
@@ -302,7 +302,7 @@ func TestShowFleetIsBounded(t *testing.T) {
 		})
 		got := column(t, p.session("grafana").query("SHOW FLEET"), "problems")[0]
 		if !strings.Contains(got, "problem 0.") || !strings.Contains(got, fmt.Sprintf("problem %d.", maxProblems-1)) || strings.Contains(got, fmt.Sprintf("problem %d.", maxProblems)) ||
-			!strings.HasPrefix(got, "its address for the fleet is not open; it waits for the others before it grants writes; 2 members") {
+			!strings.HasPrefix(got, "it is not listening on its fleet address; it waits for the others before it grants writes; 2 members") {
 			t.Error(got)
 		}
 	})

@@ -49,7 +49,7 @@ func (x *execution) forget(ref ShardRef) error {
 		return x.silence(ref)
 	case row.Static:
 		return pgerr.ConsoleError("shard " + ref.Name + " has no roles").
-			WithDetail("Its only host serves everything, so there is nothing to forget.")
+			WithDetail("Its only host has the role any: Fencepost keeps no floor or system identifier for it.")
 	}
 	reply := make(chan uint64, 1)
 	x.ops.System().Root.Send(ref.PID, &shard.Forget{Reply: reply})

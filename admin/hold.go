@@ -66,7 +66,7 @@ func (c *Console) holdShard(ctx context.Context, args []string) (*holding, error
 	case !ok:
 		return nil, x.silence(ref)
 	case row.Static:
-		return nil, pgerr.ConsoleError("shard " + name + " has no roles").WithDetail("Its only host serves everything, so there is nothing to switch over to.")
+		return nil, pgerr.ConsoleError("shard " + name + " has no roles").WithDetail("Its only host has the role any: there is no second host to switch to.")
 	case from != "" && row.View.Elected != "" && row.View.Elected != from && !c.heldFor(order):
 		// This member came to the fleet after the switchover: to hold the new primary would begin another one.
 		return &holding{from: from, elected: row.View.Elected}, nil

@@ -175,7 +175,7 @@ func hostRows(now time.Time) []shard.HostRow {
 	readOnly := row("", "10.0.0.4:5433", seen(role.ReadOnly, time.Second))
 	readOnly.Strength, readOnly.Why, readOnly.ReadsWhy = role.Demoted, "it is read-only", "it is read-only"
 	old := row("pg5.example:5433", "10.0.0.5:5433", seen(role.Writable, time.Second))
-	old.Last.Timeline, old.Strength, old.Role, old.Objection = 6, role.Proven, election.Primary, "its timeline 6 is below 7, on which the shard has been"
+	old.Last.Timeline, old.Strength, old.Role, old.Objection = 6, role.Proven, election.Primary, "its timeline 6 is below the shard's floor, 7"
 	foreign := row("pg6.example:5433", "10.0.0.6:5433", seen(role.Writable, time.Second))
 	foreign.Last.SystemID, foreign.Foreign, foreign.Strength, foreign.AddressGone = otherCluster, true, role.Demoted, true
 	down := row("pg7.example:5433", "10.0.0.7:5433", seen(role.InRecovery, time.Minute))

@@ -71,7 +71,7 @@ func memberProblems(m *cluster.MemberRow) []string {
 
 func fleetProblems(d *cluster.Description) (problems []string) {
 	if !d.Open {
-		problems = append(problems, "its address for the fleet is not open")
+		problems = append(problems, "it is not listening on its fleet address")
 	}
 	if !d.Ready {
 		problems = append(problems, "it waits for the others before it grants writes")
@@ -143,5 +143,5 @@ func fleetFamilies(ctx context.Context, reply chan []metrics.Family) []metrics.F
 	}
 	families, ok := receive(ctx, reply)
 	return append(families, metrics.Family{Name: "fleet_answered", Type: metrics.Gauge, Samples: single(truth(ok)),
-		Help: "Whether the fleet's actor answered this scrape in time: 1, or 0 if the fleet is missing from it."})
+		Help: "1 if the fleet's actor answered this scrape in time; 0 if the fleet is missing from it."})
 }

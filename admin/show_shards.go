@@ -67,7 +67,7 @@ func showReplication(x *execution) (*table, error) {
 			t.blank(map[string]any{"shard": d.name, "note": noAnswer})
 		case d.row.Static:
 			t.blank(map[string]any{"shard": d.name, "host": d.row.View.Elected, "address": d.row.View.Elected, "role": roleUnknown,
-				"configured_role": election.Any.String(), "reads": yesNo(true), "note": "its role is not looked at"})
+				"configured_role": election.Any.String(), "reads": yesNo(true), "note": "role any: it has no monitor"})
 		default:
 			for i := range d.row.Hosts {
 				t.host(d.name, &d.row.Hosts[i], now)
@@ -140,7 +140,7 @@ func showShards(x *execution) (*table, error) {
 	question := askShards(x.ops, x.ops.Shards()...)
 	rows, err := lanes(ctx, x.ops)
 	if err != nil { // shards are worth showing all the same
-		x.notice("waiting is not known: " + err.Error())
+		x.notice("the column waiting is empty: " + err.Error())
 	}
 	waiting := map[string]int{}
 	for i := range rows {

@@ -21,7 +21,7 @@ func source(ops Operations) metrics.Source {
 		shards, fleet := askShards(ops, ops.Shards()...), askFleet(ops)
 		rows, err := lanes(ctx, ops)
 		f = append(f, metrics.Family{Name: "loops_answered", Type: metrics.Gauge, Samples: single(truth(err == nil)),
-			Help: "Whether every event loop answered this scrape in time: 1, or 0 if pools are missing from it."})
+			Help: "1 if every event loop answered this scrape in time; 0 if pools are missing from it."})
 		f = append(f, poolFamilies(pools(rows))...)
 		f = append(f, shardFamilies(shards.answers(ctx))...)
 		return append(f, fleetFamilies(ctx, fleet)...)
@@ -38,11 +38,11 @@ func processFamilies(ops Operations) []metrics.Family {
 			Samples: single(1, ops.Version(), runtime.Version()), Help: "Always 1; the labels say what runs."},
 		{Name: "actors", Type: metrics.Gauge, Samples: single(float64(ops.Actors())), Help: "Live actors."},
 		{Name: "clients", Type: metrics.Gauge, Samples: single(float64(ops.Clients())),
-			Help: "Client connections, those that log in and console sessions included."},
+			Help: "Client connections, including those still logging in and console sessions."},
 		{Name: "max_client_conn", Type: metrics.Gauge, Samples: single(float64(ops.Config().Fencepost.MaxClientConn)),
-			Help: "Client connections that are allowed."},
+			Help: "Most client connections allowed (max_client_conn)."},
 		{Name: "draining", Type: metrics.Gauge, Samples: single(truth(ops.Draining())),
-			Help: "Whether the process was ordered to end. New clients are refused, or will be after drain_grace."},
+			Help: "1 once the process was ordered to end; it refuses new clients when drain_grace is over."},
 	}
 }
 
@@ -98,7 +98,7 @@ type poolColumn struct {
 var poolColumns = []poolColumn{
 	{name: "clients", typ: metrics.Gauge, help: "Clients that are logged in or wait for their login.", value: func(p *poolRow) float64 { return float64(p.clients) }},
 	{name: "clients_waiting", typ: metrics.Gauge, help: "Clients that wait for a server connection.", value: func(p *poolRow) float64 { return float64(p.waiting) }},
-	{name: "max_wait_seconds", typ: metrics.Gauge, help: "How long the client that waits longest has waited so far.", value: func(p *poolRow) float64 { return p.oldest.Seconds() }},
+	{name: "max_wait_seconds", typ: metrics.Gauge, help: "Wait so far of the client that has waited longest.", value: func(p *poolRow) float64 { return p.oldest.Seconds() }},
 	{name: "paused", typ: metrics.Gauge, help: "Whether the pool is paused.", value: func(p *poolRow) float64 { return truth(p.paused) }},
 	{name: "failing", typ: metrics.Gauge, help: "Whether no server connection is open and the last attempt failed.", value: func(p *poolRow) float64 { return truth(p.failing) }},
 	{name: "cancels", typ: metrics.Gauge, help: "Cancel requests on their way to a server.", value: func(p *poolRow) float64 { return float64(p.cancelling) }},
@@ -120,7 +120,7 @@ var poolColumns = []poolColumn{
 	{name: "client_logins_total", typ: metrics.Counter, help: "Logins of clients.", value: func(p *poolRow) float64 { return float64(p.stats.Logins) }},
 	{name: "parses_total", typ: metrics.Counter, help: "Parse messages.", value: func(p *poolRow) float64 { return float64(p.stats.Parses) }},
 	{name: "binds_total", typ: metrics.Counter, help: "Bind messages.", value: func(p *poolRow) float64 { return float64(p.stats.Binds) }},
-	{name: "refused_total", typ: metrics.Counter, help: "Clients refused because their wait was over.", value: func(p *poolRow) float64 { return float64(p.stats.Refused) }},
+	{name: "refused_total", typ: metrics.Counter, help: "Requests refused because query_wait_timeout was over.", value: func(p *poolRow) float64 { return float64(p.stats.Refused) }},
 	{name: "server_dials_total", typ: metrics.Counter, help: "Attempts to open a server connection.", value: func(p *poolRow) float64 { return float64(p.stats.Dials) }},
 	{name: "server_dial_failures_total", typ: metrics.Counter, help: "Attempts to open a server connection that failed.", value: func(p *poolRow) float64 { return float64(p.stats.DialFailures) }},
 	{name: "server_losses_total", typ: metrics.Counter, help: "Server connections lost unexpectedly.", value: func(p *poolRow) float64 { return float64(p.stats.Losses) }},

@@ -15,14 +15,14 @@ var shardColumns = []struct {
 	value      func(*shard.Row) float64
 }{
 	{"epoch", "Number of the present view; it moves when the primary, its demotion or the floor changes.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.View.Epoch) }},
-	{"floor_timeline", "Timeline below which no host is granted a write; 0 if none was seen.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.Floor.Timeline) }},
-	{"generation", "How often FORGET was obeyed; kept over a restart if there is a state_file.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.Floor.Generation) }},
-	{"doubt", "Whether every write needs a fence because something contradicts what is believed of the primary.", metrics.Gauge, func(r *shard.Row) float64 { return truth(r.Doubt != "") }},
+	{"floor_timeline", "Lowest timeline that may get writes; 0 before one was seen.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.Floor.Timeline) }},
+	{"generation", "Number of FORGETs carried out; kept over a restart with a state_file.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.Floor.Generation) }},
+	{"doubt", "1 while every write needs a fence because evidence speaks against the primary.", metrics.Gauge, func(r *shard.Row) float64 { return truth(r.Doubt != "") }},
 	{"primary_connections", "Open connections to the primary, or the last one.", metrics.Gauge, func(r *shard.Row) float64 { return float64(r.Connections) }},
-	{"elections_total", "Changes of the primary, to none included.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Elections) }},
-	{"demotions_total", "Hosts that showed that they cannot take writes, after they could.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Demotions) }},
+	{"elections_total", "Changes of the primary, including to none.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Elections) }},
+	{"demotions_total", "Times a host that took writes showed that it no longer does.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Demotions) }},
 	{"doubts_total", "Times the primary came into doubt.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Doubts) }},
-	{"forgets_total", "FORGETs obeyed since start.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Forgets) }},
+	{"forgets_total", "FORGETs carried out since the start.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Forgets) }},
 	{"restarts_total", "Restarts of the shard's actor after a failure.", metrics.Counter, func(r *shard.Row) float64 { return float64(r.Counts.Restarts) }},
 }
 
@@ -42,7 +42,7 @@ func shardFamilies(all []described) []metrics.Family {
 		rows = append(rows, d.row)
 	}
 	families := []metrics.Family{{Name: "shards_answered", Type: metrics.Gauge, Samples: single(truth(answered)),
-		Help: "Whether every shard answered this scrape in time: 1, or 0 if shards are missing from it."}}
+		Help: "1 if every shard answered this scrape in time; 0 if shards are missing from it."}}
 	for _, c := range shardColumns {
 		f := metrics.Family{Name: "shard_" + c.name, Help: c.help, Type: c.typ, Labels: []string{"shard"}}
 		for _, r := range rows {
@@ -107,7 +107,7 @@ func hostFamilies(rows []*shard.Row) []metrics.Family {
 			found = found || is
 			elected.Samples = append(elected.Samples, metrics.Sample{Labels: labels, Value: truth(is)})
 			if r.Static {
-				continue // its role is not looked at
+				continue // role any: it has no monitor
 			}
 			roles.Samples = append(roles.Samples, metrics.Sample{Labels: append(labels[:2:2], hostRole(h)), Value: 1})
 			for j, c := range hostColumns {

@@ -75,7 +75,7 @@ func switchover(x *execution, s statement) error {
 		}
 		t.row(orNull(a.Member), paused, h.from, h.elected)
 	}
-	x.c.log.Info().Str("shard", w.shard).Str("from", w.from).Msg("switchover: writes go on at another primary")
+	x.c.log.Info().Str("shard", w.shard).Str("from", w.from).Msg("switchover: writes resume at the new primary")
 	x.out = t.encode(x.out, "SWITCHOVER")
 	return nil
 }
@@ -129,7 +129,7 @@ func (w *switching) read(answers []cluster.Answer) (quiet, moved bool, err error
 		case a.Err != "":
 			return false, false, w.doubt(a, a.Err)
 		case !ok:
-			return false, false, w.doubt(a, "its answer cannot be read")
+			return false, false, w.doubt(a, "its answer is unreadable")
 		case w.from == "":
 			w.from = h.from
 		}
@@ -137,7 +137,7 @@ func (w *switching) read(answers []cluster.Answer) (quiet, moved bool, err error
 			return false, false, w.doubt(a, fmt.Sprintf("its primary is %s, that of others %s", h.from, w.from))
 		}
 		if !h.held && !h.moved() {
-			return false, false, w.doubt(a, "its writes did not wait any longer")
+			return false, false, w.doubt(a, "its writes were no longer paused")
 		}
 		quiet = quiet && (h.quiet() || h.moved())
 		if !h.moved() {
@@ -165,7 +165,7 @@ func (w *switching) late(answers []cluster.Answer) error {
 	var lines []string
 	for _, a := range answers {
 		h, _ := readHolding(a.Rows)
-		state := fmt.Sprintf("no primary but %s is known", h.from)
+		state := fmt.Sprintf("no primary other than %s is known", h.from)
 		switch {
 		case h.moved():
 			state = h.elected + " is the primary"
@@ -174,9 +174,9 @@ func (w *switching) late(answers []cluster.Answer) error {
 		}
 		lines = append(lines, strings.TrimSpace(a.Member+" "+a.Address+": "+state))
 	}
-	why := "no other primary in time"
+	why := "no other primary was elected in time"
 	if !w.ready {
-		why = "transactions were not over in time"
+		why = "transactions did not end in time"
 	}
 	return pgerr.ConsoleError(why).WithDetail(strings.Join(lines, "\n"))
 }
@@ -191,8 +191,8 @@ func (w *switching) giveUp(err error) error {
 		_, _ = w.x.c.everywhere(ctx, holdFor, releaseVerb, w.shard, w.order)
 	}
 	e := asError(err)
-	w.x.c.log.Warn().Str("shard", w.shard).Str("from", w.from).Str("reason", inOneLine(e)).Msg("switchover: given up, writes go on as before")
-	given := pgerr.ConsoleError("SWITCHOVER of shard " + w.shard + " was given up, writes go on as before")
+	w.x.c.log.Warn().Str("shard", w.shard).Str("from", w.from).Str("reason", inOneLine(e)).Msg("switchover: given up, writes resume")
+	given := pgerr.ConsoleError("SWITCHOVER of shard " + w.shard + " was given up, writes resume")
 	if e.Code != given.Code { // a cancel, the end of the process
 		return e.WithDetail(given.Message)
 	}

@@ -144,7 +144,7 @@ func TestSwitchoverIsGivenUp(t *testing.T) {
 		}, "member c: no such shard: main", 0},
 		"a member does not answer": {func(_, _ *process, c *fakeMember, _ *[]string) { c.mute = func(verb string) bool { return true } },
 			"member c: no answer in time", beatLimit + holdFor},
-		"a member answers something else": {func(_, _ *process, _ *fakeMember, row *[]string) { *row = []string{"yes"} }, "member c: its answer cannot be read", 0},
+		"a member answers something else": {func(_, _ *process, _ *fakeMember, row *[]string) { *row = []string{"yes"} }, "member c: its answer is unreadable", 0},
 		"a shard's actor does not answer": {func(_, b *process, _ *fakeMember, _ *[]string) { b.shards[0].set(func(s *fakeShard) { s.mute = true }) },
 			"member b: no answer in time from the actor of shard main", beatLimit - beatLimit/4},
 		"a loop does not answer": {func(_, b *process, _ *fakeMember, _ *[]string) { b.lanes[0].set(func(l *fakeLanes) { l.mute = true }) },
@@ -152,26 +152,26 @@ func TestSwitchoverIsGivenUp(t *testing.T) {
 		"there is no primary": {func(p, _ *process, _ *fakeMember, _ *[]string) { p.shards[0].elect("") }, "member a: no primary is known", 0},
 		"members have different primaries": {func(_, b *process, _ *fakeMember, _ *[]string) { b.shards[0].elect("10.0.0.9:5433") },
 			"member b: its primary is 10.0.0.9:5433, that of others 10.0.0.1:5433", 0},
-		"a member's writes go on": {func(_, _ *process, _ *fakeMember, row *[]string) { (*row)[0] = "no" }, "member c: its writes did not wait any longer", 0},
+		"a member's writes go on": {func(_, _ *process, _ *fakeMember, row *[]string) { (*row)[0] = "no" }, "member c: its writes were no longer paused", 0},
 		"a shard without roles": {func(_, b *process, _ *fakeMember, _ *[]string) {
 			b.shards[0].set(func(s *fakeShard) { s.row.Static = true })
 		},
-			"member b: shard main has no roles: Its only host serves everything, so there is nothing to switch over to.", 0},
+			"member b: shard main has no roles: Its only host has the role any: there is no second host to switch to.", 0},
 		"another switchover": {func(_, b *process, _ *fakeMember, _ *[]string) {
 			order1(b, time.Minute, holdVerb, "main", "other", "1000", "")
 		},
 			"member b: another switchover of the shard is under way", 0},
 		"transactions go on": {func(_, b *process, _ *fakeMember, _ *[]string) { b.lanes[1].lease(2) },
-			"transactions were not over in time\na 10.0.1.1:7946: no primary but 10.0.0.1:5433 is known\nb 10.0.1.2:7946: 2 server connections to 10.0.0.1:5433 are still in use\n" +
-				"c 10.0.1.3:7946: no primary but 10.0.0.1:5433 is known", 30 * time.Second},
-		"nobody is promoted": {func(_, _ *process, _ *fakeMember, _ *[]string) {}, "no other primary in time\na 10.0.1.1:7946: no primary but 10.0.0.1:5433 is known\n" +
-			"b 10.0.1.2:7946: no primary but 10.0.0.1:5433 is known\nc 10.0.1.3:7946: no primary but 10.0.0.1:5433 is known", 30 * time.Second},
+			"transactions did not end in time\na 10.0.1.1:7946: no primary other than 10.0.0.1:5433 is known\nb 10.0.1.2:7946: 2 server connections to 10.0.0.1:5433 are still in use\n" +
+				"c 10.0.1.3:7946: no primary other than 10.0.0.1:5433 is known", 30 * time.Second},
+		"nobody is promoted": {func(_, _ *process, _ *fakeMember, _ *[]string) {}, "no other primary was elected in time\na 10.0.1.1:7946: no primary other than 10.0.0.1:5433 is known\n" +
+			"b 10.0.1.2:7946: no primary other than 10.0.0.1:5433 is known\nc 10.0.1.3:7946: no primary other than 10.0.0.1:5433 is known", 30 * time.Second},
 		"members do not agree whom": {func(p, _ *process, _ *fakeMember, row *[]string) {
 			*row = []string{"no", oldPrimary, "10.0.0.9:5433", "0", "5"}
 			p.shards[0].set(func(s *fakeShard) {
 				time.AfterFunc(time.Second, func() { s.elect(newPrimary) })
 			})
-		}, "no other primary in time\na 10.0.1.1:7946: 10.0.0.2:5433 is the primary\nb", 30 * time.Second},
+		}, "no other primary was elected in time\na 10.0.1.1:7946: 10.0.0.2:5433 is the primary\nb", 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleetTest(t, func(t *testing.T, p, b *process, f *fakeFleet, m *fakeMember) {
@@ -188,7 +188,7 @@ func TestSwitchoverIsGivenUp(t *testing.T) {
 					}
 				}
 				took := time.Since(began)
-				if got := o.last(); !strings.HasPrefix(got, "ERROR 55000 SWITCHOVER of shard main was given up, writes go on as before\n  "+c.want) {
+				if got := o.last(); !strings.HasPrefix(got, "ERROR 55000 SWITCHOVER of shard main was given up, writes resume\n  "+c.want) {
 					t.Error(got)
 				}
 				if took > c.after+20*time.Millisecond || took < c.after-heartbeat {
@@ -216,10 +216,10 @@ func TestSwitchoverEndsWithItsSession(t *testing.T) {
 		want string
 	}{
 		"cancel": {func(p *process, o *operator) { p.system.Root.Send(p.console, &Interrupt{From: o.pid}) },
-			goNow + "ERROR 57014 canceling statement due to user request\n  SWITCHOVER of shard main was given up, writes go on as before\n"},
+			goNow + "ERROR 57014 canceling statement due to user request\n  SWITCHOVER of shard main was given up, writes resume\n"},
 		"leaving": {func(p *process, o *operator) { p.stop(o.pid) }, goNow},
 		"the end of the process": {func(p *process, o *operator) { p.stop(p.console) },
-			goNow + "FATAL 57P01 server shutting down\n  SWITCHOVER of shard main was given up, writes go on as before\n  Reconnect.\n"},
+			goNow + "FATAL 57P01 server shutting down\n  SWITCHOVER of shard main was given up, writes resume\n  Reconnect.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleetTest(t, func(t *testing.T, p, b *process, f *fakeFleet, m *fakeMember) {

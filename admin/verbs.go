@@ -76,7 +76,7 @@ func pauseCommand(x *execution, s statement) error {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return pgerr.ConsoleError("transactions were not over in time")
+		return pgerr.ConsoleError("transactions did not end in time")
 	case err != nil:
 		return err
 	}
@@ -252,7 +252,7 @@ func reload(x *execution, s statement) error {
 		}
 		return x.done("RELOAD")
 	case <-ctx.Done():
-		return pgerr.ConsoleError("RELOAD is not done yet").WithHint("It goes on; the log tells how it ends.")
+		return pgerr.ConsoleError("RELOAD has not finished yet").WithHint("It continues; the log will have its result.")
 	}
 }
 

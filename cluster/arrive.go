@@ -22,7 +22,7 @@ func (f *fleet) received(ctx actor.Context, now time.Time, msg *received) {
 	l, err := decodeMessage(msg.bytes)
 	if err != nil {
 		f.counts.skipped++
-		f.journal.note(zerolog.WarnLevel, "messages that cannot be read were skipped: another version, or nonsense", err.Error())
+		f.journal.note(zerolog.WarnLevel, "unreadable messages were skipped: another version, or corrupt", err.Error())
 		return
 	}
 	from := f.roster.byBoot[l.from]
@@ -33,7 +33,7 @@ func (f *fleet) received(ctx actor.Context, now time.Time, msg *received) {
 	case !from.messages.fresh(l.number):
 		if l.kind != cancelMessage && l.kind != answerMessage { // which are sent more than once
 			f.counts.replayed++
-			f.journal.note(zerolog.WarnLevel, "a message came twice and was dropped", "from "+from.Member)
+			f.journal.note(zerolog.WarnLevel, "a duplicate message was dropped", "from "+from.Member)
 		}
 		return
 	}
@@ -56,7 +56,7 @@ func (f *fleet) receivedState(ctx actor.Context, now time.Time, msg *receivedSta
 	from, ready, message, err := decodeState(msg.bytes)
 	if err != nil {
 		f.counts.skipped++
-		f.journal.note(zerolog.WarnLevel, "the state of another member cannot be read: another version, or nonsense", err.Error())
+		f.journal.note(zerolog.WarnLevel, "the state of a member is unreadable: another version, or corrupt", err.Error())
 		return
 	}
 	if from == f.cfg.Boot || f.closing {
@@ -73,7 +73,7 @@ func (f *fleet) receivedState(ctx actor.Context, now time.Time, msg *receivedSta
 func (f *fleet) nodeSeen(now time.Time, msg *nodeSeen) {
 	m, err := decodeMeta(msg.meta)
 	if err != nil {
-		f.journal.note(zerolog.WarnLevel, "a member says nothing of itself that can be read: another version, or another program", msg.node.name+" at "+msg.node.addr.String())
+		f.journal.note(zerolog.WarnLevel, "the metadata of a member is unreadable: another version, or another program", msg.node.name+" at "+msg.node.addr.String())
 		m = meta{Member: msg.node.name, Version: "unknown"}
 		copy(m.Boot[:], msg.node.name) // of no use but to tell it from others
 	}
@@ -163,7 +163,7 @@ func (f *fleet) address(to *member, l *message) []byte {
 	l.from, l.to, l.number = f.cfg.Boot, to.Boot, f.store.number.Add(1)
 	b, err := l.encode()
 	if err != nil {
-		f.journal.note(zerolog.ErrorLevel, "a message to a member cannot be written", err.Error())
+		f.journal.note(zerolog.ErrorLevel, "a message to a member could not be encoded", err.Error())
 		return nil
 	}
 	return b

@@ -48,16 +48,16 @@ type Config struct {
 func (c Config) Check() error {
 	var errs []error
 	if c.Name == "" || len(c.Name) > memberlist.LabelMaxSize {
-		errs = append(errs, errors.New("name: must be there, and not longer than 255 bytes"))
+		errs = append(errs, errors.New("name: must be set, and not longer than 255 bytes"))
 	}
 	if c.Member == "" || len(c.Member) > maxMemberName {
-		errs = append(errs, fmt.Errorf("member: must be there, and not longer than %d bytes", maxMemberName))
+		errs = append(errs, fmt.Errorf("member: must be set, and not longer than %d bytes", maxMemberName))
 	}
 	if !c.Bind.IsValid() {
 		errs = append(errs, errors.New("bind: must be an address and port"))
 	}
 	if len(c.Keys) == 0 && !c.Bind.Addr().IsLoopback() {
-		errs = append(errs, errors.New("secret_key: must be there unless bind is a loopback address"))
+		errs = append(errs, errors.New("secret_key: must be set unless bind is a loopback address"))
 	}
 	for _, k := range c.Keys {
 		if memberlist.ValidateKey(k) != nil {

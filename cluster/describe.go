@@ -164,13 +164,13 @@ func (f *fleet) families() []metrics.Family {
 		members,
 		one("fleet_size", "Members the fleet should have (fleet_size).", metrics.Gauge, float64(f.cfg.Size)),
 		one("fleet_ready", "Whether this member has heard the others or waited long enough to grant writes.", metrics.Gauge, ready),
-		one("fleet_health_score", "How late this member is with its own probes; 0 is well.", metrics.Gauge, float64(health)),
+		one("fleet_health_score", "Memberlist's health score of this member: 0 is healthy, more means that its own probes are late.", metrics.Gauge, float64(health)),
 		one("fleet_records", "Records of evidence that are kept.", metrics.Gauge, float64(records)),
-		one("fleet_queued_records", "Records that are still to be told on.", metrics.Gauge, float64(queued)),
-		one("fleet_problems", "Distinct problems that SHOW FLEET has.", metrics.Gauge, float64(f.journal.len())),
-		many("fleet_received_total", "What arrived from other members.", "what", map[string]uint64{
+		one("fleet_queued_records", "Records still to be sent to other members.", metrics.Gauge, float64(queued)),
+		one("fleet_problems", "Distinct problems shown by SHOW FLEET.", metrics.Gauge, float64(f.journal.len())),
+		many("fleet_received_total", "Messages and records received from other members, by kind.", "what", map[string]uint64{
 			"packet": c.packets, "message": c.messages, "state": c.states, "record": c.records, "news": c.news}),
-		many("fleet_dropped_total", "What was dropped, by reason.", "why", map[string]uint64{
+		many("fleet_dropped_total", "Messages and records dropped, by reason.", "why", map[string]uint64{
 			"unreadable": c.skipped, "rejected": c.rejected, "bug": c.failed, "forged": c.forged, "replayed": c.replayed,
 			"misdirected": c.misdirected, "flood": f.store.dropped.Load(), "send_queue_full": c.dropped, "unreachable": c.undelivered,
 			"not_an_address": c.untold, "late_answer": c.late}),

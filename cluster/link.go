@@ -233,7 +233,7 @@ func lookup(ctx context.Context, cfg *Config, name string) []netip.AddrPort {
 	}
 	ips, err := cfg.Lookup(ctx, host)
 	if err != nil {
-		cfg.Log.Warn().Err(err).Str("name", name).Msg("fleet: the name of a member to join by has no address")
+		cfg.Log.Warn().Err(err).Str("name", name).Msg("fleet: a name in join has no address")
 		return nil
 	}
 	addrs := make([]netip.AddrPort, 0, len(ips))

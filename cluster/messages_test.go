@@ -425,7 +425,7 @@ func TestForgetAndLies(t *testing.T) {
 				}
 			}
 		}
-		if _, ok := proxies[0].problem("somebody else speaks in this member's name"); !ok {
+		if _, ok := proxies[0].problem("another process sent evidence in this member's name"); !ok {
 			t.Error("not reported")
 		}
 		closeAll(proxies)

@@ -57,7 +57,7 @@ func (f *fleet) opened(now time.Time, msg *opened) {
 	case f.closing:
 		f.leave(l, nil)
 	case msg.err != nil:
-		f.journal.note(zerolog.ErrorLevel, "it cannot listen for the other members", msg.err.Error())
+		f.journal.note(zerolog.ErrorLevel, "cannot listen on the fleet address", msg.err.Error())
 		f.openAgain = now.Add(time.Second)
 	default:
 		f.link = l
@@ -98,7 +98,7 @@ func (f *fleet) leave(l *link, farewells map[node][]byte) {
 	send, log := f.send, f.cfg.Log
 	go func() { // ends within three times leaveTimeout
 		if err := l.leave(farewells); err != nil {
-			log.Warn().Err(err).Msg("fleet: it left without every member knowing")
+			log.Warn().Err(err).Msg("fleet: left, some members were not notified")
 		}
 		send(&closed{})
 	}()

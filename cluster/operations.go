@@ -216,7 +216,7 @@ func (f *fleet) finish(id uint64) {
 
 func (f *fleet) undelivered(msg *undelivered) {
 	f.counts.undelivered++
-	f.journal.note(zerolog.WarnLevel, "a message to a member could not be written", msg.err.Error())
+	f.journal.note(zerolog.WarnLevel, "a message to a member could not be sent", msg.err.Error())
 	if msg.request != 0 {
 		f.recordAnswer(msg.request, msg.to, "the member cannot be reached", nil)
 		f.finish(msg.request)
@@ -325,7 +325,7 @@ func (f *fleet) settingsArrived(m *member, rows [][]string) {
 		m.differs = append(m.differs, fmt.Sprintf("%s: %s here, %s there", k, shown(ours, here), shown(other, there)))
 	}
 	if len(m.differs) > 0 {
-		f.cfg.Log.Warn().Str("member", m.Member).Strs("settings", m.differs).Msg("fleet: a member has other settings")
+		f.cfg.Log.Warn().Str("member", m.Member).Strs("settings", m.differs).Msg("fleet: a member's settings differ")
 	}
 }
 

@@ -170,7 +170,7 @@ func (f *fleet) merge(now time.Time, r evidence.Record) evidence.Outcome {
 	out, failed := f.store.merge(now, r)
 	if failed != nil {
 		f.counts.failed++
-		f.journal.note(zerolog.ErrorLevel, "a record could not be merged: a bug", fmt.Sprint(failed))
+		f.journal.note(zerolog.ErrorLevel, "a record could not be merged: this is a bug", fmt.Sprint(failed))
 	}
 	return out
 }
@@ -210,7 +210,7 @@ func (f *fleet) heardRecords(ctx actor.Context, now, at time.Time, message []byt
 	})
 	if skipped > 0 {
 		f.counts.skipped += uint64(skipped)
-		f.journal.note(zerolog.WarnLevel, "records that cannot be read were skipped: another version, or nonsense", fmt.Sprint(skipped))
+		f.journal.note(zerolog.WarnLevel, "unreadable records were skipped: another version, or corrupt", fmt.Sprint(skipped))
 	}
 }
 
@@ -227,7 +227,7 @@ func (f *fleet) ownRecord(now time.Time, r evidence.Record) {
 	if r.Seq < own.Seq || known && r.Seq == own.Seq && r.Observation == own.Observation && r.Floor == own.Floor {
 		return
 	}
-	f.journal.note(zerolog.ErrorLevel, "somebody else speaks in this member's name", r.String())
+	f.journal.note(zerolog.ErrorLevel, "another process sent evidence in this member's name", r.String())
 	f.counts.forged++
 	f.store.seq = max(f.store.seq, r.Seq)
 	if known {

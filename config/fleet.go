@@ -98,7 +98,7 @@ func (r *reader) readFleet(c *Config) {
 		p := &Peer{ID: id}
 		r.section(p, peerSettings, table, "peers", name)
 		if _, ok := table["addr"]; !ok {
-			r.problem(`must be there: where the peer listens for clients, "host:port"`, nil, "peers", name, "addr")
+			r.problem(`must be set: where the peer listens for clients, "host:port"`, nil, "peers", name, "addr")
 		} else if !hostAndPort(p.Addr) && r.sound("peers", name, "addr") {
 			r.problem(`must be "host:port"`, p.Addr, "peers", name, "addr")
 		}
@@ -108,7 +108,7 @@ func (r *reader) readFleet(c *Config) {
 		c.Peers[id] = p
 	}
 	if len(c.Peers) > 0 && c.Fencepost.PeerID == 0 {
-		r.problem("must be there where [peers] is: cancel keys carry it", nil, "fencepost", "peer_id")
+		r.problem("must be set where [peers] is: cancel keys carry it", nil, "fencepost", "peer_id")
 	}
 }
 
@@ -123,8 +123,8 @@ func hostAndPort(addr string) bool {
 
 func (r *reader) validateFleet(c *Config) {
 	f := c.Fleet
-	need := map[string]string{"name": "must be there: every member has the same", "peer_id": "must be there: a number that no other member has",
-		"bind": `must be there: the address other members are heard on, such as "10.0.0.9:7946"`}
+	need := map[string]string{"name": "must be set: every member has the same", "peer_id": "must be set: a number that no other member has",
+		"bind": `must be set: the address other members are heard on, such as "10.0.0.9:7946"`}
 	for _, key := range sortedKeys(need) {
 		if !r.has("fleet", key) {
 			r.problem(need[key], nil, "fleet", key)
@@ -148,7 +148,7 @@ func (r *reader) validateFleet(c *Config) {
 	case rule != "" && r.sound("fleet", "secret_key"):
 		r.problem(rule, nil, "fleet", "secret_key")
 	case len(keys) == 0 && bind.IsValid() && !bind.Addr().IsLoopback() && r.sound("fleet", "secret_key"):
-		r.problem("must be there unless bind is a loopback address: what members say is to be encrypted", nil, "fleet", "secret_key")
+		r.problem("must be set unless bind is a loopback address: what members say is to be encrypted", nil, "fleet", "secret_key")
 	}
 	own := &c.Fencepost.PeerID
 	switch {

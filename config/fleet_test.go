@@ -40,18 +40,18 @@ addr = "10.0.0.7:6432"
 
 func TestFleetProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"[fleet]\n": "fleet.bind: must be there",
-		"[fleet]\nname = \"x\"\npeer_id = 1\nbind = \"0.0.0.0:7946\"\n":                             "secret_key: must be there unless bind is a loopback address",
+		"[fleet]\n": "fleet.bind: must be set",
+		"[fleet]\nname = \"x\"\npeer_id = 1\nbind = \"0.0.0.0:7946\"\n":                             "secret_key: must be set unless bind is a loopback address",
 		"[fleet]\nname = \"x\"\npeer_id = 1\nbind = \"host:7946\"\n":                                "fleet.bind = \"host:7946\": must be \"ip:port\"",
 		"[fleet]\nname = \"x\"\npeer_id = 1\nbind = \"127.0.0.1:7946\"\nsecret_key = \"short\"\n":   "secret_key: must be 16, 24 or 32 bytes in base64",
 		"[fleet]\nname = \"x y\"\npeer_id = 1\nbind = \"127.0.0.1:7946\"\n":                         "fleet.name",
 		"[fencepost]\npeer_id = 2\n[fleet]\nname = \"x\"\npeer_id = 1\nbind = \"127.0.0.1:7946\"\n": "must be the peer_id of [fencepost], 2",
 		"[fleet]\nname = \"x\"\npeer_id = 1\nbind = \"127.0.0.1:7946\"\njoin = [\"a\"]\n":           "fleet.join = \"a\": must be addresses",
 		"[fleet]\nname = \"x\"\npeer_id = 16384\nbind = \"127.0.0.1:7946\"\n":                       "from 1 to 16383",
-		"[peers.2]\naddr = \"a:1\"\n":                                                                 "peer_id: must be there where [peers] is",
+		"[peers.2]\naddr = \"a:1\"\n":                                                                 "peer_id: must be set where [peers] is",
 		"[fencepost]\npeer_id = 2\n[peers.2]\naddr = \"a:1\"\n":                                       "must be another process",
 		"[fencepost]\npeer_id = 2\n[peers.x]\naddr = \"a:1\"\n":                                       "must be named by the peer_id",
-		"[fencepost]\npeer_id = 2\n[peers.3]\n":                                                       "peers.3.addr: must be there",
+		"[fencepost]\npeer_id = 2\n[peers.3]\n":                                                       "peers.3.addr: must be set",
 		"[fencepost]\npeer_id = 2\n[peers.3]\naddr = \"nowhere\"\n":                                   "must be \"host:port\"",
 		"[fleet]\nname = \"x\"\npeer_id = 1\nbind = \"127.0.0.1:7946\"\nfleet_join_wait = 2\n":        "must be a string with a unit",
 		"[fleet]\nname = \"x\"\npeer_id = 1\nbind = \"127.0.0.1:7946\"\nsecret_keys = \"x\"\n":        "did you mean secret_key?",

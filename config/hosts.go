@@ -56,9 +56,9 @@ func listRule(hosts []Host) string {
 	}
 	switch {
 	case without > 0 && without < len(hosts):
-		return `must not mix the role "any" with others: either every host is asked what it is, or the only one is not`
+		return `must not mix the role "any" with others: a host with the role any is the only host of its shard`
 	case without > 1:
-		return fmt.Sprintf(`must name one host with the role "any", not %d: this version does not choose between hosts that are not asked what they are`, without)
+		return fmt.Sprintf(`must name one host with the role "any", not %d: without monitors there is no choice between hosts`, without)
 	}
 	return ""
 }

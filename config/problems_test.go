@@ -104,8 +104,8 @@ func TestValues(t *testing.T) {
 		{`ignore_startup_parameters = ["a", "b", "a"]`, "= [\"a\", \"b\", \"a\"]: must name \"a\" only once"},
 		{`ignore_startup_parameters = [""]`, "= [\"\"]: must not contain an empty string or one with a zero byte"},
 		{`track_extra_parameters = ["x; DROP"]`, "= [\"x; DROP\"]: must name parameters of PostgreSQL, which \"x; DROP\" cannot be"},
-		{`admin_users = ["app", "ops"]`, "= [\"app\", \"ops\"]: must name users with a [users.NAME] section (auth_type \"scram-sha-256\"), which \"ops\" is not"},
-		{`stats_users = ["grafana"]`, "= [\"grafana\"]: must name users with a [users.NAME] section (auth_type \"scram-sha-256\"), which \"grafana\" is not"},
+		{`admin_users = ["app", "ops"]`, "= [\"app\", \"ops\"]: must name users with a [users.NAME] section (auth_type \"scram-sha-256\"); \"ops\" has none"},
+		{`stats_users = ["grafana"]`, "= [\"grafana\"]: must name users with a [users.NAME] section (auth_type \"scram-sha-256\"); \"grafana\" has none"},
 		{`min_pool_size = 21`, "= 21: must not be more than default_pool_size (20)"},
 		{`max_packet_size = 1`, ": unknown key, this version does not have this setting of PgBouncer"},
 		{`server_check_query = ""`, ": unknown key, this version does not have this setting of PgBouncer"},
@@ -135,14 +135,14 @@ func TestSections(t *testing.T) {
 		want []string
 	}{
 		"nothing at all": {"", []string{
-			`f.toml: databases: must be there: at least one [databases.NAME], or [databases."*"] for any name`,
-			`f.toml: users: must be there: with auth_type "scram-sha-256" only users with a [users.NAME] section can log in`}},
+			`f.toml: databases: must be set: at least one [databases.NAME], or [databases."*"] for any name`,
+			`f.toml: users: must be set: with auth_type "scram-sha-256" only users with a [users.NAME] section can log in`}},
 		"unknown sections": {rest + "[fleets]\nname = \"x\"\n[database.x]\n[user]\n", []string{
 			`f.toml:7: fleets: unknown section, did you mean fleet?`,
 			`f.toml:9: database: unknown section, did you mean databases?`,
 			`f.toml:10: user: unknown section, did you mean users?`}},
 		"no databases": {shards + users, []string{
-			`f.toml: databases: must be there: at least one [databases.NAME], or [databases."*"] for any name`}},
+			`f.toml: databases: must be set: at least one [databases.NAME], or [databases."*"] for any name`}},
 		"sections of another kind": {"fencepost = 1\nshards = 2\ndatabases = \"host=x password=p\"\n[[users]]\nname = 1\n", []string{
 			`f.toml:1: fencepost: must be a section: [fencepost]`,
 			`f.toml:2: shards: must be sections: [shards.NAME]`,
@@ -151,13 +151,13 @@ func TestSections(t *testing.T) {
 		"a string in place of a section": {shards + "[databases]\napp = \"host=x password=p\"\n" + users, []string{
 			`f.toml:4: databases.app: must be a section: [databases.app]`}},
 		"nowhere to listen": {"[fencepost]\nlisten_addr = \"\"\nunix_socket_dir = \"\"\n" + rest, []string{
-			`f.toml:2: fencepost.listen_addr = "": must not be empty together with unix_socket_dir: nobody could connect`}},
+			`f.toml:2: fencepost.listen_addr = "": must not be empty together with unix_socket_dir: clients could not connect`}},
 		"one wrong value, no consequences": {"[fencepost]\nauth_type = \"any\"\ndefault_pool_size = -1\nmin_pool_size = 30\nadmin_users = [\"x\"]\n" +
 			shards + databases + "[users.app]\npool_size = 3\n", []string{
 			`f.toml:2: fencepost.auth_type = "any": must be one of "trust", "password", "md5", "scram-sha-256"`,
 			`f.toml:3: fencepost.default_pool_size = -1: must be a whole number from 1 to 100000`}},
 		"shard without hosts": {"[shards.main]\n" + databases + users, []string{
-			`f.toml:1: shards.main.hosts: must be there: the shard's hosts, such as ["127.0.0.1:5432"]`}},
+			`f.toml:1: shards.main.hosts: must be set: the shard's hosts, such as ["127.0.0.1:5432"]`}},
 		"shard name": {"[shards.\"a b\"]\nhosts = [\"x\"]\n" + rest, []string{
 			`f.toml:1: shards."a b": must have a name of 1 to 63 letters, digits, dots, dashes and underscores`}},
 		"no hosts":        {"[shards.main]\nhosts = []\n" + databases + users, []string{`f.toml:2: shards.main.hosts: must name a host, such as ["127.0.0.1:5432"]`}},
@@ -182,9 +182,9 @@ func TestSections(t *testing.T) {
 		"long database name": {rest + "[databases." + strings.Repeat("n", 64) + "]\nshard = \"main\"\n", []string{
 			`f.toml:7: databases.` + strings.Repeat("n", 64) + `: must be a name of 1 to 63 bytes without control characters`}},
 		"database nowhere": {shards + "[databases.app]\n" + users, []string{
-			`f.toml:3: databases.app.shard: must be there: the name of a [shards.NAME] section, or hosts instead`}},
+			`f.toml:3: databases.app.shard: must be set: the name of a [shards.NAME] section; or use hosts instead`}},
 		"database twice": {shards + databases + "hosts = [\"h\"]\n" + users, []string{
-			`f.toml:5: databases.app.hosts: must not be there together with shard`}},
+			`f.toml:5: databases.app.hosts: must not be set together with shard`}},
 		"shard unknown": {shards + "[databases.app]\nshard = \"mian\"\n" + users, []string{
 			`f.toml:4: databases.app.shard = "mian": must be the name of a [shards.NAME] section, did you mean main?`}},
 		"shard far off": {shards + "[databases.app]\nshard = \"zzz\"\n" + users, []string{
@@ -206,9 +206,9 @@ func TestSections(t *testing.T) {
 		"database password alone": {shards + databases + "password = \"p\"\n" + users, []string{
 			`f.toml:5: databases.app.password: must come with user: it is the password of that user on the server`}},
 		"database verifier": {shards + databases + "user = \"u\"\npassword = \"md5" + strings.Repeat("0", 32) + "\"\n" + users, []string{
-			`f.toml:6: databases.app.password: must be the password itself: with a verifier nobody can log in to a server`}},
+			`f.toml:6: databases.app.password: must be the password itself: a verifier is not enough to log in to a server`}},
 		"user without password": {shards + databases + "[users.app]\npool_size = 2\n", []string{
-			`f.toml:5: users.app.password: must be there: with auth_type "scram-sha-256" nobody logs in without one`}},
+			`f.toml:5: users.app.password: must be set: auth_type "scram-sha-256" needs one for every user`}},
 		"md5 for scram": {shards + databases + "[users.app]\npassword = \"md5" + strings.Repeat("a", 32) + "\"\n", []string{
 			`f.toml:6: users.app.password: must be a password or a SCRAM verifier: an md5 hash needs auth_type "md5" or "password"`}},
 		"md5 for md5":                  {"[fencepost]\nauth_type = \"md5\"\n" + unasked + databases + "[users.app]\npassword = \"md5" + strings.Repeat("a", 32) + "\"\n", nil},

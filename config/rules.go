@@ -19,7 +19,7 @@ func (r *reader) validate(c *Config) {
 		r.validateDatabase(c, c.Databases[name])
 	}
 	if len(c.Databases) == 0 && r.sound("databases") {
-		r.problem(`must be there: at least one [databases.NAME], or [databases."*"] for any name`, nil, "databases")
+		r.problem(`must be set: at least one [databases.NAME], or [databases."*"] for any name`, nil, "databases")
 	}
 	r.validateUsers(c)
 	r.validateMonitors(c)
@@ -34,7 +34,7 @@ func (r *reader) sound(path ...string) bool {
 
 func (r *reader) validateProcess(f *Fencepost) {
 	if f.ListenAddr == "" && f.UnixSocketDir == "" {
-		r.problem("must not be empty together with unix_socket_dir: nobody could connect", "", "fencepost", "listen_addr")
+		r.problem("must not be empty together with unix_socket_dir: clients could not connect", "", "fencepost", "listen_addr")
 	}
 	if f.EventLoop == LoopEpoll && !hasEpoll {
 		r.problem(`must be "portable": this system has no epoll`, string(f.EventLoop), "fencepost", "event_loop")
@@ -78,7 +78,7 @@ func (r *reader) validateDatabase(c *Config, db *Database) {
 	}
 	if db.Password.IsSet() && r.sound(at("password")...) {
 		if !db.Password.plaintext() {
-			r.problem("must be the password itself: with a verifier nobody can log in to a server", nil, at("password")...)
+			r.problem("must be the password itself: a verifier is not enough to log in to a server", nil, at("password")...)
 		}
 		if !r.has(at("user")...) {
 			r.problem("must come with user: it is the password of that user on the server", nil, at("password")...)
@@ -97,7 +97,7 @@ func (r *reader) validatePlace(c *Config, db *Database, at func(string) []string
 	shard, hosts := r.has(at("shard")...), r.has(at("hosts")...)
 	switch {
 	case shard && hosts:
-		r.problem("must not be there together with shard", nil, at("hosts")...)
+		r.problem("must not be set together with shard", nil, at("hosts")...)
 	case hosts:
 		db.Shard = hostList(db.Hosts)
 		if c.Shards[db.Shard] == nil && len(db.Hosts) > 0 {
@@ -105,7 +105,7 @@ func (r *reader) validatePlace(c *Config, db *Database, at func(string) []string
 			c.Shards[db.Shard].Hosts = db.Hosts
 		}
 	case !shard:
-		r.problem(`must be there: the name of a [shards.NAME] section, or hosts instead`, nil, at("shard")...)
+		r.problem(`must be set: the name of a [shards.NAME] section; or use hosts instead`, nil, at("shard")...)
 	case r.sound(at("shard")...) && !r.has("shards", db.Shard):
 		written := sortedKeys(writtenShards(c))
 		r.problem("must be the name of a [shards.NAME] section"+didYouMean(db.Shard, written), db.Shard, at("shard")...)
@@ -123,7 +123,7 @@ func (r *reader) validateUsers(c *Config) {
 		}
 		switch {
 		case !r.has("users", name, "password"):
-			r.problem(fmt.Sprintf("must be there: with auth_type %q nobody logs in without one", auth), nil, "users", name, "password")
+			r.problem(fmt.Sprintf("must be set: auth_type %q needs one for every user", auth), nil, "users", name, "password")
 		case auth == AuthSCRAM && isMD5(c.Users[name].Password.Reveal()):
 			r.problem(`must be a password or a SCRAM verifier: an md5 hash needs auth_type "md5" or "password"`, nil,
 				"users", name, "password")
@@ -133,12 +133,12 @@ func (r *reader) validateUsers(c *Config) {
 		return
 	}
 	if len(c.Users) == 0 {
-		r.problem(fmt.Sprintf("must be there: with auth_type %q only users with a [users.NAME] section can log in", auth), nil, "users")
+		r.problem(fmt.Sprintf("must be set: with auth_type %q only users with a [users.NAME] section can log in", auth), nil, "users")
 	}
 	for key, names := range map[string][]string{"admin_users": c.Fencepost.AdminUsers, "stats_users": c.Fencepost.StatsUsers} {
 		for _, name := range names {
 			if c.Users[name] == nil {
-				r.problem(fmt.Sprintf("must name users with a [users.NAME] section (auth_type %q), which %q is not", auth, name),
+				r.problem(fmt.Sprintf("must name users with a [users.NAME] section (auth_type %q); %q has none", auth, name),
 					names, "fencepost", key)
 			}
 		}

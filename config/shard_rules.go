@@ -13,13 +13,13 @@ func (r *reader) validateShard(c *Config, s *Shard) {
 		r.problem("must have a name of 1 to 63 letters, digits, dots, dashes and underscores", nil, "shards", s.Name)
 	}
 	if !r.has(at("hosts")...) {
-		r.problem(`must be there: the shard's hosts, such as ["127.0.0.1:5432"]`, nil, at("hosts")...)
+		r.problem(`must be set: the shard's hosts, such as ["127.0.0.1:5432"]`, nil, at("hosts")...)
 	}
-	r.notBefore("evidence_ttl", s.EvidenceTTL, s, "otherwise every pause between two answers would be doubt")
-	r.notBefore("unhealthy_after", s.UnhealthyAfter, s, "otherwise every pause between two answers would be silence")
+	r.notBefore("evidence_ttl", s.EvidenceTTL, s, "otherwise the shard would be in doubt between any two answers")
+	r.notBefore("unhealthy_after", s.UnhealthyAfter, s, "otherwise the shard would be unhealthy between any two answers")
 	if s.MonitorPassword.IsSet() && r.sound(at("monitor_password")...) {
 		if !s.MonitorPassword.plaintext() {
-			r.problem("must be the password itself: with a verifier nobody can log in to a server", nil, at("monitor_password")...)
+			r.problem("must be the password itself: a verifier is not enough to log in to a server", nil, at("monitor_password")...)
 		}
 		if !r.has(at("monitor_user")...) {
 			r.problem("must come with monitor_user: it is the password of that user", nil, at("monitor_password")...)
@@ -66,7 +66,7 @@ func (r *reader) validateMonitors(c *Config) {
 	if !r.sound("users") || !r.sound("databases") || !r.sound("fencepost", "auth_type") {
 		return
 	}
-	const login = "to log in with for asking the hosts what they are, as there is no user with a plaintext password"
+	const login = "for the monitors to log in with, as no user has a plaintext password"
 	for _, name := range sortedKeys(c.Shards) {
 		s := c.Shards[name]
 		if _, _, _, ok := c.MonitorLogin(s); ok || !s.HasRoles() || !r.sound("shards", name, "hosts") ||
@@ -74,14 +74,14 @@ func (r *reader) validateMonitors(c *Config) {
 			continue
 		}
 		if r.has("shards", name) {
-			r.problem("must be there, with monitor_password, "+login+
-				`; or give the only host that is not to be asked the role "any"`, nil, "shards", name, "monitor_user")
+			r.problem("must be set, with monitor_password, "+login+
+				`; or list one host alone, with the role "any"`, nil, "shards", name, "monitor_user")
 			continue
 		}
 		for _, db := range sortedKeys(c.Databases) { // the shard has no section, it is made of hosts
 			if c.Databases[db].Shard == name {
 				r.problem("must be the hosts of a [shards.NAME] section with monitor_user and monitor_password, "+login+
-					`; or give the only host that is not to be asked the role "any"`, nil, "databases", db, "hosts")
+					`; or list one host alone, with the role "any"`, nil, "databases", db, "hosts")
 				break
 			}
 		}
@@ -95,11 +95,11 @@ func (r *reader) validateAsking(c *Config, db *Database, at func(string) []strin
 	if shard == nil || len(shard.Hosts) == 0 || shard.HasRoles() {
 		return
 	}
-	const why = `: the host of its shard has the role "any", nobody asks what it is`
+	const why = `: the host of its shard has the role "any", it has no monitor`
 	if slices.Contains([]Target{TargetStandby, TargetPreferStandby}, db.Target) {
-		r.problem("must not be there"+why, string(db.Target), at("target")...)
+		r.problem("must not be set"+why, string(db.Target), at("target")...)
 	}
 	if db.Fence == FenceAuto || db.Fence == FenceAlways {
-		r.problem("must not be there"+why, string(db.Fence), at("fence")...)
+		r.problem("must not be set"+why, string(db.Fence), at("fence")...)
 	}
 }

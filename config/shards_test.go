@@ -75,7 +75,7 @@ func TestEveryShardSetting(t *testing.T) {
 func TestShardValues(t *testing.T) {
 	const number = "must be a number from 0 to 1, such as 0.5"
 	const digits = "must be decimal digits, from 1 to 18446744073709551615, in quotes or without; leave it out for none"
-	const doubt = "otherwise every pause between two answers would be doubt"
+	const doubt = "otherwise the shard would be in doubt between any two answers"
 	for _, test := range []struct{ line, want string }{
 		{`failover_disconnect_ratio = 1.1`, " = 1.1: " + number},
 		{`failover_disconnect_ratio = -1`, " = -1: " + number},
@@ -102,7 +102,7 @@ func TestShardValues(t *testing.T) {
 		{`role_check_interval = "9ms"`, ` = "9ms": must be a duration from 10ms to 1h`},
 		{`evidence_ttl = "1999ms"`, ` = "1.999s": must be at least twice role_check_interval (1s): ` + doubt},
 		{`evidence_ttl = "2s"`, ""},
-		{`unhealthy_after = "1s"`, ` = "1s": must be at least twice role_check_interval (1s): otherwise every pause between two answers would be silence`},
+		{`unhealthy_after = "1s"`, ` = "1s": must be at least twice role_check_interval (1s): otherwise the shard would be unhealthy between any two answers`},
 		{`monitor_user = ""`, ` = "": must be a name of 1 to 127 bytes without control characters`},
 		{`monitor_dbname = ""`, ` = "": must be a name of 1 to 63 bytes without control characters`},
 		{`monitor_password = "p"`, `: must come with monitor_user: it is the password of that user`},
@@ -125,7 +125,7 @@ func TestShardValues(t *testing.T) {
 
 // TestHostLists: which hosts may be in a shard together, and what a plain string means.
 func TestHostLists(t *testing.T) {
-	const mixed = `must not mix the role "any" with others: either every host is asked what it is, or the only one is not`
+	const mixed = `must not mix the role "any" with others: a host with the role any is the only host of its shard`
 	for hosts, want := range map[string]string{
 		`"a"`:                          "",
 		`"a", "b"`:                     "",
@@ -136,7 +136,7 @@ func TestHostLists(t *testing.T) {
 		`"a", { addr = "b", role = "any" }`:                                  mixed,
 		`{ addr = "b", role = "any" }, { addr = "c", role = "replica" }`:     mixed,
 		`{ addr = "a", role = "any" }, { addr = "b", role = "any" }`: `must name one host with the role "any", not 2: ` +
-			`this version does not choose between hosts that are not asked what they are`,
+			`without monitors there is no choice between hosts`,
 		`"a", "b", "a:5432"`:                    `must name each address once, not a:5432 twice`,
 		`"A.example", "a.example."`:             `must name each address once, not a.example.:5432 twice`,
 		`"::1", "[0:0::1]:5432"`:                `must name each address once, not [0:0::1]:5432 twice`,
@@ -198,9 +198,9 @@ func TestMonitorLogin(t *testing.T) {
 
 // TestNoMonitorLogin: a shard whose hosts nobody could ask is refused, one whose host is not asked is not.
 func TestNoMonitorLogin(t *testing.T) {
-	const why = `, to log in with for asking the hosts what they are, as there is no user with a plaintext password` +
-		`; or give the only host that is not to be asked the role "any"`
-	const section = `shards.main.monitor_user: must be there, with monitor_password` + why
+	const why = `, for the monitors to log in with, as no user has a plaintext password` +
+		`; or list one host alone, with the role "any"`
+	const section = `shards.main.monitor_user: must be set, with monitor_password` + why
 	const inline = `databases.app.hosts: must be the hosts of a [shards.NAME] section with monitor_user and monitor_password` + why
 	verifier := "[users.app]\npassword = \"SCRAM-SHA-256$4096:c2FsdA==$" + strings.Repeat("A", 43) + "=:" + strings.Repeat("A", 43) + "=\"\n"
 	check(t, shards+databases+verifier, "f.toml:1: "+section)
@@ -208,7 +208,7 @@ func TestNoMonitorLogin(t *testing.T) {
 	check(t, "[fencepost]\nauth_type = \"trust\"\n"+shards+databases, "f.toml:3: "+section)
 	check(t, "[databases.app]\nhosts = [\"h\"]\n[databases.b]\nhosts = [\"h\"]\n"+verifier, "f.toml:2: "+inline)
 	check(t, shards+"evidence_ttl = \"1s\"\n"+databases+verifier, "f.toml:1: "+section,
-		"f.toml:3: shards.main.evidence_ttl = \"1s\": must be at least twice role_check_interval (1s): otherwise every pause between two answers would be doubt")
+		"f.toml:3: shards.main.evidence_ttl = \"1s\": must be at least twice role_check_interval (1s): otherwise the shard would be in doubt between any two answers")
 	check(t, unasked+databases+verifier)
 	check(t, "[databases.app]\nhosts = [{ addr = \"h\", role = \"any\" }]\n"+verifier)
 	check(t, shards+"monitor_user = \"m\"\n"+databases+verifier)
@@ -220,25 +220,25 @@ func TestNoMonitorLogin(t *testing.T) {
 
 // TestShardSections: what whole sections of shards refuse.
 func TestShardSections(t *testing.T) {
-	const nobody = `: the host of its shard has the role "any", nobody asks what it is`
+	const nobody = `: the host of its shard has the role "any", it has no monitor`
 	for name, test := range map[string]struct {
 		text string
 		want []string
 	}{
 		"interval above the defaults": {shards + "role_check_interval = \"6s\"\n" + databases + users, []string{
-			`f.toml:1: shards.main.evidence_ttl: must be at least twice role_check_interval (6s): otherwise every pause between two answers would be doubt; its default is 3s`,
-			`f.toml:1: shards.main.unhealthy_after: must be at least twice role_check_interval (6s): otherwise every pause between two answers would be silence; its default is 10s`}},
+			`f.toml:1: shards.main.evidence_ttl: must be at least twice role_check_interval (6s): otherwise the shard would be in doubt between any two answers; its default is 3s`,
+			`f.toml:1: shards.main.unhealthy_after: must be at least twice role_check_interval (6s): otherwise the shard would be unhealthy between any two answers; its default is 10s`}},
 		"wrong interval, no consequences": {shards + "role_check_interval = \"2h\"\nevidence_ttl = \"1s\"\n" + databases + users, []string{
 			`f.toml:3: shards.main.role_check_interval = "2h": must be a duration from 10ms to 1h`}},
 		"monitor's verifier": {shards + "monitor_user = \"m\"\nmonitor_password = \"md5" + strings.Repeat("0", 32) + "\"\n" + databases + users, []string{
-			`f.toml:4: shards.main.monitor_password: must be the password itself: with a verifier nobody can log in to a server`}},
+			`f.toml:4: shards.main.monitor_password: must be the password itself: a verifier is not enough to log in to a server`}},
 		"one state file": {shards + "state_file = \"s\"\n[shards.x]\nhosts = [\"h\"]\nstate_file = \"./a/../s\"\n[shards.y]\nhosts = [\"i\"]\nstate_file = \"t\"\n" + databases + users, []string{
 			`f.toml:6: shards.x.state_file = "./a/../s": must be a file of the shard's own, not that of main`}},
 		"shard's key in a database": {shards + databases + "monitor_user = \"m\"\n" + users, []string{
 			`f.toml:5: databases.app.monitor_user: unknown key here, it belongs to [shards.NAME]`}},
 		"asking for a standby of a host that is not asked": {unasked + databases + "target = \"standby\"\nfence = \"always\"\n" + users, []string{
-			`f.toml:5: databases.app.target = "standby": must not be there` + nobody,
-			`f.toml:6: databases.app.fence = "always": must not be there` + nobody}},
+			`f.toml:5: databases.app.target = "standby": must not be set` + nobody,
+			`f.toml:6: databases.app.fence = "always": must not be set` + nobody}},
 		"asking for nothing of a host that is not asked": {unasked + databases + "target = \"any\"\nfence = \"off\"\n" + users, nil},
 		"words of databases": {shards + databases + "target = \"primary\"\nfence = \"never\"\n" + users, []string{
 			`f.toml:5: databases.app.target = "primary": must be one of "read-write", "standby", "prefer-standby", "any"`,

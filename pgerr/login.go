@@ -6,7 +6,7 @@ import "fmt"
 // startup packet".
 func ProtocolViolation(what string) *Error {
 	return &Error{Severity: SeverityFatal, Code: ProtocolViolated, Message: what,
-		Hint: "Check that the client speaks PostgreSQL's protocol 3 and that nothing between it and here changes bytes."}
+		Hint: "Check that the client speaks PostgreSQL's protocol 3 and that no device in between changes its bytes."}
 }
 
 // UnsupportedProtocol is for a startup packet of another major version than 3.
@@ -14,7 +14,7 @@ func UnsupportedProtocol(major, minor uint16) *Error {
 	return &Error{Severity: SeverityFatal, Code: FeatureUnsupported,
 		Message: fmt.Sprintf("unsupported frontend protocol %d.%d", major, minor),
 		Detail:  "Protocol versions 3.0 and 3.2 are supported.",
-		Hint:    "Use a client that speaks protocol 3."}
+		Hint:    "Use a client that speaks protocol 3.0 or 3.2."}
 }
 
 // DirectTLS is for a TLS ClientHello in place of a startup packet. The client cannot read the answer: it is for the
@@ -50,8 +50,8 @@ func UnsupportedStartupParameter(name string) *Error {
 func UnsupportedOption(name string) *Error {
 	return &Error{Severity: SeverityFatal, Code: FeatureUnsupported,
 		Message: "unsupported startup parameter in options: " + name,
-		Hint: "Remove it from options, add it to track_extra_parameters if the server reports it, " +
-			"or add it or options to ignore_startup_parameters to have it ignored."}
+		Hint: "Remove it from options. Add it to track_extra_parameters if servers report it; " +
+			"to have it ignored, add its name or \"options\" to ignore_startup_parameters."}
 }
 
 // MalformedOptions is for a startup parameter "options" that is not a list of settings. argument is the part that does
@@ -93,7 +93,7 @@ func DatabaseDisabled(name string) *Error {
 func LoginFailed(user string) *Error {
 	return &Error{Severity: SeverityFatal, Code: InvalidPassword,
 		Message: fmt.Sprintf("password authentication failed for user %q", user),
-		Hint:    "Check user and password; the log of the pooler says what was wrong."}
+		Hint:    "Check the user and the password; Fencepost's log has the reason."}
 }
 
 // NotAllowed is for a console login by a user in neither admin_users nor stats_users.
@@ -105,5 +105,5 @@ func NotAllowed() *Error {
 // LoginTimeout is for a client that did not finish its login within client_login_timeout.
 func LoginTimeout() *Error {
 	return &Error{Severity: SeverityFatal, Code: ProtocolViolated, Message: "client_login_timeout",
-		Hint: "The login took longer than client_login_timeout: look at the network, or raise it."}
+		Hint: "The login took longer than client_login_timeout. Check the client and the network, or raise the setting."}
 }

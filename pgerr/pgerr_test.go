@@ -47,12 +47,12 @@ func table() []row {
 		{"ServerLost", ServerLost(true), f, "08007", "server conn crashed?", false},
 		{"ServerLost", ServerLost(false), f, "08006", "server conn crashed?", false},
 		{"NoPrimary", NoPrimary("main", time.Minute, "failover", "a: in recovery", ""), e, "57P03",
-			`no primary is known for shard "main" since 1m0s (failover)`, false},
+			`no primary has been known for shard "main" for 1m0s (failover)`, false},
 		{"NoStandby", NoStandby("main", "a: lags"), e, "57P03", `no standby of shard "main" serves reads`, false},
 		{"FenceUnanswered", FenceUnanswered(time.Second), e, "08006", "the server did not confirm that it is the primary", false},
-		{"Superseded", Superseded("b was elected"), f, "57P01", "terminating connection: its server is not the primary any more", false},
-		{"SupersededInTransaction", SupersededInTransaction("b was elected"), f, "57P01", "terminating connection: its server is not the primary any more", false},
-		{"SupersededUnanswered", SupersededUnanswered("b was elected"), f, "08007", "terminating connection: its server is not the primary any more", false},
+		{"Superseded", Superseded("b was elected"), f, "57P01", "terminating connection: its server is no longer the primary", false},
+		{"SupersededInTransaction", SupersededInTransaction("b was elected"), f, "57P01", "terminating connection: its server is no longer the primary", false},
+		{"SupersededUnanswered", SupersededUnanswered("b was elected"), f, "08007", "terminating connection: its server is no longer the primary", false},
 		{"Canceled", Canceled(), e, "57014", "canceling statement due to user request", true},
 		{"StatementMode", StatementMode(), f, "0A000", "transaction blocks not allowed in statement pooling mode", false},
 		{"ClientIdleTimeout", ClientIdleTimeout(), f, "57P05", "client_idle_timeout", false},
@@ -240,7 +240,7 @@ func TestRoleErrorsSayWhatBecameOfTheRequest(t *testing.T) {
 		{FenceUnanswered(1500 * time.Millisecond), "1.5s", "not sent"},
 		{Superseded("b was elected"), "b was elected", "Reconnect"},
 		{SupersededInTransaction("b was elected"), "not committed: it is rolled back. b was elected", "safe to repeat"},
-		{SupersededUnanswered("b was elected"), "not known. b was elected", "before repeating"},
+		{SupersededUnanswered("b was elected"), "may or may not have taken effect. b was elected", "before you repeat"},
 	} {
 		if !strings.Contains(c.err.Detail, c.detail) || !strings.Contains(c.err.Hint, c.hint) {
 			t.Errorf("%s: detail %q, hint %q", c.err.Message, c.err.Detail, c.err.Hint)

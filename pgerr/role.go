@@ -13,7 +13,7 @@ func NoPrimary(shard string, since time.Duration, state, explanation, hint strin
 		hint = "SHOW REPLICATION shows what each host says."
 	}
 	return &Error{Severity: SeverityError, Code: CannotConnectNow,
-		Message: fmt.Sprintf("no primary is known for shard %q since %s (%s)", shard, since.Round(time.Millisecond), state),
+		Message: fmt.Sprintf("no primary has been known for shard %q for %s (%s)", shard, since.Round(time.Millisecond), state),
 		Detail:  explanation,
 		Hint:    "Nothing was sent, so it is safe to retry. " + hint}
 }
@@ -38,12 +38,12 @@ func FenceUnanswered(waited time.Duration) *Error {
 }
 
 // superseded is the message of the errors that end a session whose server lost its role.
-const superseded = "terminating connection: its server is not the primary any more"
+const superseded = "terminating connection: its server is no longer the primary"
 
 // Superseded ends a session that holds a server connection, between transactions. why is what led to it.
 func Superseded(why string) *Error {
 	return &Error{Severity: SeverityFatal, Code: AdminShutdown, Message: superseded, Detail: why,
-		Hint: "Reconnect. Nothing was under way; what the session had set on its server is lost."}
+		Hint: "Reconnect. No transaction was open; settings and other session state on the old server are lost."}
 }
 
 // SupersededInTransaction ends a session in a transaction block that certainly was not committed.
@@ -56,6 +56,6 @@ func SupersededInTransaction(why string) *Error {
 // SupersededUnanswered ends a session whose request was sent, was not answered, and may have been committed.
 func SupersededUnanswered(why string) *Error {
 	return &Error{Severity: SeverityFatal, Code: TransactionOutcomeUnknown, Message: superseded,
-		Detail: "The server had not answered yet: whether the request took effect is not known. " + why,
-		Hint:   "Reconnect, and find out whether the change is there before repeating it."}
+		Detail: "The request was sent and not answered: it may or may not have taken effect. " + why,
+		Hint:   "Reconnect, and check whether the change was made before you repeat it."}
 }

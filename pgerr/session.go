@@ -10,14 +10,14 @@ func QueryWaitTimeout(waited time.Duration) *Error {
 	return &Error{Severity: SeverityError, Code: TooManyConnections, Message: "query_wait_timeout",
 		Detail: fmt.Sprintf("No server connection became free within %s.", waited.Round(time.Millisecond)),
 		Hint: "Nothing was sent, so it is safe to retry. Shorten transactions, or raise default_pool_size or " +
-			"query_wait_timeout; SHOW POOLS shows who waits."}
+			"query_wait_timeout; SHOW POOLS shows the queues."}
 }
 
 // Paused is for a client that waited query_wait_timeout while its database was paused from the console.
 func Paused(database string, waited time.Duration) *Error {
 	return &Error{Severity: SeverityError, Code: CannotConnectNow,
 		Message: fmt.Sprintf("query_wait_timeout: database %q is paused", database),
-		Detail:  fmt.Sprintf("It waited %s.", waited.Round(time.Millisecond)),
+		Detail:  fmt.Sprintf("The request waited %s.", waited.Round(time.Millisecond)),
 		Hint:    "Nothing was sent, so it is safe to retry after RESUME."}
 }
 
@@ -38,11 +38,11 @@ func CannotConnect(cause error) *Error {
 func ServerLost(outstanding bool) *Error {
 	if outstanding {
 		return &Error{Severity: SeverityFatal, Code: TransactionOutcomeUnknown, Message: "server conn crashed?",
-			Detail: "The server connection was lost before the server answered: whether the request took effect is not known.",
-			Hint:   "Reconnect, and find out whether the change is there before repeating it."}
+			Detail: "The server connection was lost before the server answered: the request may or may not have taken effect.",
+			Hint:   "Reconnect, and check whether the change was made before you repeat it."}
 	}
 	return &Error{Severity: SeverityFatal, Code: ConnectionFailure, Message: "server conn crashed?",
-		Detail: "The server connection was lost while no request was unanswered.",
+		Detail: "The server connection was lost after every request had been answered.",
 		Hint:   "Reconnect. An open transaction is rolled back; it is safe to repeat it from its beginning."}
 }
 
@@ -88,7 +88,7 @@ func DatabaseChanged() *Error {
 // Internal is for a failure of our own. The client is not told of err, which is wrapped for the log.
 func Internal(err error) *Error {
 	return &Error{Severity: SeverityFatal, Code: SystemError, Message: "internal error in the pooler", cause: err,
-		Hint: "Reconnect; the log of the pooler says more. Please report it."}
+		Hint: "Reconnect. Fencepost's log has the details; please report them."}
 }
 
 // FeatureNotSupported is for a request that the pooler understands and does not serve. msg is the whole message.

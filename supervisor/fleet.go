@@ -109,7 +109,7 @@ func (s *Fencepost) leaveFleet() {
 			return
 		}
 	}
-	s.log.Warn().Msg("the fleet was not left in time")
+	s.log.Warn().Msg("did not leave the fleet in time")
 }
 
 // attachFleet says who serves what comes from other members.

@@ -122,7 +122,7 @@ func TestConsoleOfAFleet(t *testing.T) {
 	if got, _ := query(onB, "SHOW STATE"); !strings.Contains(got, "paused|yes") {
 		t.Error(got)
 	}
-	if got, err := query(onA, "SWITCHOVER main 1"); err == nil || !strings.Contains(err.Error(), "writes go on as before") {
+	if got, err := query(onA, "SWITCHOVER main 1"); err == nil || !strings.Contains(err.Error(), "writes resume") {
 		t.Errorf("%s, %v", got, err)
 	}
 	second.Shutdown(admin.WaitForServers)

@@ -169,7 +169,7 @@ func (s *Fencepost) grace(how admin.Shutdown) admin.Shutdown {
 	if d <= 0 {
 		return how
 	}
-	s.log.Info().Dur("drain_grace", d).Msg("new clients are still taken")
+	s.log.Info().Dur("drain_grace", d).Msg("draining: new clients are accepted until drain_grace is over")
 	over := time.NewTimer(d)
 	defer over.Stop()
 	select {

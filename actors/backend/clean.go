@@ -106,7 +106,7 @@ func (b *Backend) cleanProgress(seen Seen) {
 
 func (b *Backend) cleanNext() {
 	if b.Tracker.Pinned() {
-		b.end(true, errors.New("what the server still owes cannot be told"))
+		b.end(true, errors.New("the server's outstanding answers are unknown"))
 		return
 	}
 	if !b.Tracker.AtRest() || !b.scanner.AtBoundary() {
@@ -174,6 +174,6 @@ func (b *Backend) cleanTooLong() {
 // giveUp closes a connection that could not be brought to rest. That is no loss, which would speak against the host: what a
 // client leaves behind is enough to bring it about.
 func (b *Backend) giveUp(why error) {
-	b.deps.Log.Info().Uint64("backend", b.ID).Str("host", b.target.Host).AnErr("cause", why).Msg("server connection given up")
+	b.deps.Log.Info().Uint64("backend", b.ID).Str("host", b.target.Host).AnErr("cause", why).Msg("server connection closed: it could not be cleaned")
 	b.end(true, why)
 }

@@ -118,7 +118,7 @@ func (b *Backend) received(typ byte) bool {
 // unheldRow takes a row while nobody holds the backend: only a fence has asked for one.
 func (b *Backend) unheldRow(f *wire.Fragment, seen *Seen) error {
 	if b.phase == idle || f.Type != wire.MsgDataRow {
-		return fmt.Errorf("%w: rows nobody asked for", errDesync)
+		return fmt.Errorf("%w: rows without a query", errDesync)
 	}
 	return b.whole(f, seen)
 }
@@ -148,7 +148,7 @@ func (b *Backend) whole(f *wire.Fragment, seen *Seen) error {
 			return fmt.Errorf("%w: unexpected ReadyForQuery", errDesync)
 		}
 		if b.phase == fencing && body[0] != wire.TxIdle {
-			return fmt.Errorf("%w: a transaction nobody began", errDesync)
+			return fmt.Errorf("%w: a transaction that no client began", errDesync)
 		}
 		b.lastCode = "" // a warning was no announcement: a server that ends is not ready for anything
 		seen.Ready++

@@ -20,7 +20,7 @@ import (
 
 const (
 	isRolledBack = "not committed: it is rolled back"
-	isNotKnown   = "whether the request took effect is not known"
+	isNotKnown   = "may or may not have taken effect"
 	seeds        = 6
 )
 

@@ -100,7 +100,7 @@ func (l *Lane) lost(m *backend.Lost) {
 		return
 	}
 	if !mem.used && !m.Expected { // nobody ever got anything of it
-		mem.br.unfit = "its connections end before anybody can use them"
+		mem.br.unfit = "its connections end before a client can use them"
 		mem.br.step(pool.Setback{})
 	}
 	l.gone(mem)

@@ -39,7 +39,7 @@ func TestShardNames(t *testing.T) {
 		if v := p.shard.View(); !strings.Contains(v.Explanation, "one.test:5432: its name does not resolve") {
 			t.Errorf("explanation: %q", v.Explanation)
 		}
-		if h := p.host("two.test:5432"); h.Name != "two.test:5432" || h.Pending || !strings.Contains(h.MonitorErr, "no such host") || h.ReadsWhy != "nobody watches it" {
+		if h := p.host("two.test:5432"); h.Name != "two.test:5432" || h.Pending || !strings.Contains(h.MonitorErr, "no such host") || h.ReadsWhy != "it has no monitor" {
 			t.Errorf("row: %+v", h)
 		}
 		p.zone.set("one.test", "10.0.0.1")

@@ -412,7 +412,7 @@ func TestShardCountsConnectionsOnce(t *testing.T) {
 
 func (p *place) wantNoBugs() {
 	p.t.Helper()
-	if lines := p.log.with("shard: an event that cannot happen was taken for the worse"); len(lines) != 0 {
+	if lines := p.log.with("shard: unexpected event; assumed unsafe"); len(lines) != 0 {
 		p.t.Errorf("%v", lines)
 	}
 }

@@ -41,7 +41,7 @@ func (a *decider) electionEffect(now, at time.Time, e election.Effect) {
 		a.mem.counts.Doubts++
 		a.logTransition(now, zerolog.InfoLevel, "doubt", e.Host, e.Why)
 	case election.DoubtOver:
-		a.logTransition(now, zerolog.InfoLevel, "doubt over", e.Host, "it is proven by what was asked for after the last doubt")
+		a.logTransition(now, zerolog.InfoLevel, "doubt over", e.Host, "it was proven by an answer requested after the last doubt")
 	case election.Demoted:
 		a.mem.counts.Demotions++
 		a.logTransition(now, zerolog.WarnLevel, "demoted", e.Host, e.Why)
@@ -50,7 +50,7 @@ func (a *decider) electionEffect(now, at time.Time, e election.Effect) {
 		a.logTransition(now, zerolog.WarnLevel, "conflict", "", conflictText(e))
 	case election.ConflictOver:
 		a.conflict = false
-		a.logTransition(now, zerolog.InfoLevel, "conflict over", "", "no two servers are writable on one timeline any more")
+		a.logTransition(now, zerolog.InfoLevel, "conflict over", "", "each timeline has at most one writable server again")
 	case election.Foreign:
 		a.logTransition(now, zerolog.WarnLevel, "foreign", e.Host, foreignText(e))
 	case election.ProbeNow:
@@ -98,7 +98,7 @@ func (a *decider) assess(now time.Time, e health.Event) {
 // bug logs what cannot happen, at most once a minute.
 func (a *decider) bug(now time.Time, what string) {
 	if count, due := a.bugs.due(now); due {
-		a.log.Error().Str("what", what).Int("count", count).Msg("shard: an event that cannot happen was taken for the worse")
+		a.log.Error().Str("what", what).Int("count", count).Msg("shard: unexpected event; assumed unsafe")
 	}
 }
 

@@ -116,7 +116,7 @@ func (a *decider) hinted(now time.Time, m *Hinted) {
 	h, why := role.Host(m.Host), "it said "+m.Code+" on a connection"
 	switch {
 	case m.Code == "": // the lane ended before it came to know
-		why = "it said something on a connection that puts it in question"
+		why = "it reported an error that puts its role in doubt"
 	case m.Code == pgerr.ReadOnlyTransaction:
 		why = "it refused a write as read-only"
 	case announcesEnd(m.Code):

@@ -102,16 +102,16 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 			a.mem.peers.claim = election.FloorClaim{Host: e.Host, Floor: e.Floor, Why: e.Why}
 			a.elect(now, now, a.mem.peers.claim)
 		case evidence.Doubt:
-			a.elect(now, now, election.Hint{Host: e.Host, Why: "a peer's word: " + e.Why})
+			a.elect(now, now, election.Hint{Host: e.Host, Why: "reported by a peer: " + e.Why})
 			a.probeAfterLoss(e.Host)
 		case evidence.Probe:
 			a.probe(e.Host)
 		case evidence.Forget:
 			a.mem.counts.Forgets++
-			a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET of another member: identifier and floor are learnt anew")
+			a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET from another member: system identifier and floor were cleared")
 			a.elect(now, now, election.Forget{Generation: e.Generation})
 		case evidence.Refused:
-			a.log.Info().Str("host", string(e.Host)).Str("member", e.Member).Str("reason", e.Why).Msg("shard: a peer's claim is not followed")
+			a.log.Info().Str("host", string(e.Host)).Str("member", e.Member).Str("reason", e.Why).Msg("shard: a peer's claim was rejected")
 		}
 	}
 }
@@ -132,9 +132,9 @@ func (a *decider) ready(now time.Time, m *cluster.Ready) {
 		return
 	}
 	a.mem.peers.ready, a.stale = true, true
-	why := "no other member was heard: writes are granted on this member's own knowledge"
+	why := "no other member was heard: this member grants writes on its own evidence"
 	if m.Joined {
-		why = "the fleet was heard"
+		why = "received the fleet's evidence"
 	}
 	a.logTransition(now, zerolog.InfoLevel, "fleet", "", why)
 }

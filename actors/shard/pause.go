@@ -95,9 +95,9 @@ func (a *decider) endPauseIfDue(now time.Time) {
 	}
 	switch elected := a.election.View().Elected; {
 	case elected != "" && elected != h.from:
-		a.endPause(now, "another host is the primary: writes go on")
+		a.endPause(now, "another host is the primary: writes resume")
 	case !now.Before(h.until):
-		a.endPause(now, "given up: writes go on")
+		a.endPause(now, "given up: writes resume")
 	}
 }
 
@@ -108,7 +108,7 @@ func (a *decider) endPause(now time.Time, why string) {
 
 func (a *decider) resumeWrites(now time.Time, m *ResumeWrites) {
 	if h := &a.mem.pause; h.id == m.ID && !h.ended {
-		a.endPause(now, "ended: writes go on")
+		a.endPause(now, "ended: writes resume")
 	}
 }
 

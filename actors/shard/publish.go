@@ -64,7 +64,7 @@ func (a *decider) compose(now time.Time) *View {
 		v.Explanation = fmt.Sprintf("writes wait for a switchover from %s", a.mem.pause.from)
 	case !a.explains():
 	case e.Elected == "":
-		v.Explanation = fmt.Sprintf("no primary is known since %s; %s%s; the shard is %s", clock(e.Since), a.claimedBy(), a.election.Explain(now), v.State)
+		v.Explanation = fmt.Sprintf("no primary has been known since %s; %s%s; the shard is %s", clock(e.Since), a.claimedBy(), a.election.Explain(now), v.State)
 		v.Hint = a.hint(rows)
 	default:
 		v.Explanation = fmt.Sprintf("failover since %s (%s); %s", clock(a.health.Since()), a.health.Reason(), a.election.Explain(now))
@@ -120,13 +120,13 @@ func (a *decider) hint(rows []election.HostRow) string {
 	case a.conflict:
 		return "Stop or demote all but one of the writable servers."
 	case behind && a.claimedBy() != "":
-		return "Another member reaches a later primary that this one does not: see to the network between. Only if there is no such server any more, run FORGET " +
+		return "Another member sees a primary on a later timeline that this member cannot reach: check the network between them. If that server is gone for good, run FORGET " +
 			a.cfg.Shard.Name + " on the admin console."
 	case behind && foreign && a.mem.settings.Election.SystemID != 0:
-		return "A server of another cluster is writable: if it is the right one, change system_identifier in the settings."
+		return "A writable server belongs to a different cluster. If it is the right server, change system_identifier in the settings and RELOAD."
 	case behind:
-		return fmt.Sprintf("A writable server is refused because the shard has been on a later timeline or belongs to another cluster: "+
-			"if it is the right one, run FORGET %s on the admin console.", a.cfg.Shard.Name)
+		return fmt.Sprintf("A writable server was refused: its timeline is older than one already used, or it belongs to a different cluster. "+
+			"If it is the right server, run FORGET %s on the admin console.", a.cfg.Shard.Name)
 	}
 	return ""
 }
@@ -161,9 +161,9 @@ func conflictText(c election.Conflict) string {
 		text = join(c.Hosts) + " are writable"
 	}
 	if c.Elected == "" {
-		return text + ": none of them gets the writes"
+		return text + ": no server gets writes"
 	}
-	return fmt.Sprintf("%s: %s gets the writes all the same", text, c.Elected)
+	return fmt.Sprintf("%s: %s keeps getting the writes", text, c.Elected)
 }
 
 func foreignText(e election.Foreign) string {
@@ -181,7 +181,7 @@ func join(hosts []role.Host) string {
 // forget begins a new generation.
 func (a *decider) forget(now time.Time, m *Forget) {
 	a.mem.counts.Forgets++
-	a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET: identifier and floor are learnt anew")
+	a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET: system identifier and floor were cleared")
 	a.elect(now, now, election.Forget{})
 	if a.cfg.Fleet != nil {
 		a.ctx.Send(a.cfg.Fleet, &cluster.Forgotten{Shard: a.cfg.Shard.Name, Generation: a.election.View().Floor.Generation})

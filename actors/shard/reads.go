@@ -75,7 +75,7 @@ func (a *decider) unreadable(now time.Time, row election.HostRow) string {
 	case row.Foreign:
 		return "it belongs to another cluster"
 	case w == nil || w.pid == nil:
-		return "nobody watches it"
+		return "it has no monitor"
 	case w.kind.Down(), w.kind == monitor.Starting, w.kind == monitor.Silent:
 		return "its monitor: " + w.kind.String()
 	case w.banned(now):

@@ -70,7 +70,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		s.cluster.Nodes[2].Addr(), time.Since(began).Seconds())
 
 	s.place()
-	s.say("Starting a fleet of %d Fenceposts, which are told where the three are and not which is what (settings: %s) …", members, filepath.Join(dir, "m1.toml"))
+	s.say("Starting a fleet of %d Fenceposts, whose settings list the three servers without roles (%s) …", members, filepath.Join(dir, "m1.toml"))
 	end, err := s.begin(dir)
 	defer func() { err = errors.Join(err, end()) }()
 	if err != nil {
@@ -104,7 +104,7 @@ The members' logs: %[7]s`, m[0].port, s.options.writers(), s.options.readers(), 
 		s.say("In %s the primary will be killed and a standby promoted.", d)
 	}
 	if s.options.Again != nil {
-		s.say("Press Enter to have that done at another time, as often as you like.")
+		s.say("Press Enter to start a failover at any time, as often as you like.")
 	}
-	s.say("Ctrl-C ends the demo and removes all of it.\n")
+	s.say("Ctrl-C ends the demo and removes everything it made.\n")
 }

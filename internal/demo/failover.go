@@ -87,7 +87,7 @@ func (s *stage) failover(ctx context.Context) error {
 	old := c.Primary()
 	s.tally.forget()
 	began := time.Now()
-	s.say("\n*** %s  kill -9 %s, the primary. In %s a standby will be promoted. Fencepost is not told of either.", began.Format("15:04:05.000"), old.Addr(), detection)
+	s.say("\n*** %s  kill -9 %s, the primary. In %s a standby will be promoted. Fencepost gets no notice of either.", began.Format("15:04:05.000"), old.Addr(), detection)
 	if err := old.Kill(); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func TestReadOnlyBySettings(t *testing.T) {
 	g.must(old.Configure(map[string]string{"default_transaction_read_only": "on"}))
 	g.elects(nil, "unhealthy")
 	g.notes(old.Addr(), "role=read-only")
-	g.ends("idle, in session mode", idle, "", "57P01", "Nothing was under way")
+	g.ends("idle, in session mode", idle, "", "57P01", "No transaction was open")
 	g.noPrimary(old.Addr() + ": it is read-only by its own settings")
 	g.must(old.Configure(map[string]string{"default_transaction_read_only": "off"}))
 	g.elects(old, "healthy")

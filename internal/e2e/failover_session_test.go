@@ -19,7 +19,7 @@ var superseded = []struct {
 	text  string // part of the error's detail or hint
 	count bool   // in pg_stat_activity as active until then
 }{
-	{name: "idle", talk: conversation{{script(query("SELECT 1")), "T D[1] C[SELECT 1] Z[I]"}}, want: "57P01", text: "Nothing was under way"},
+	{name: "idle", talk: conversation{{script(query("SELECT 1")), "T D[1] C[SELECT 1] Z[I]"}}, want: "57P01", text: "No transaction was open"},
 	{name: "in a transaction, which asks", talk: conversation{{script(query("BEGIN; INSERT INTO written VALUES ('asks', 1)")), "C[BEGIN] C[INSERT 0 1] Z[T]"}},
 		asks: "SELECT 1", want: "57P01", text: "not committed"},
 	{name: "in a transaction, which commits", talk: conversation{{script(query("BEGIN; INSERT INTO written VALUES ('commits', 1)")), "C[BEGIN] C[INSERT 0 1] Z[T]"}},

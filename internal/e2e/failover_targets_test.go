@@ -106,7 +106,7 @@ func (g *group) withoutPrimary(primary, standby *pgcluster.Node) {
 	g.must(primary.Kill())
 	g.elects(nil, "unhealthy failover")
 	began := time.Now()
-	g.noPrimary(primary.Addr()+": ", standby.Addr()+": ", "in recovery", "no primary is known since 2", "the shard is ")
+	g.noPrimary(primary.Addr()+": ", standby.Addr()+": ", "in recovery", "no primary has been known since 2", "the shard is ")
 	if took := time.Since(began); took < 2*targetsWait {
 		g.t.Errorf("two writes were refused within %s, before their query_wait_timeout", took)
 	}

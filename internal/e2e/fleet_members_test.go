@@ -131,8 +131,8 @@ func fleetLies(t *testing.T, l *fleet.Lab) {
 	}{
 		{"the standby is writable", func() { seen(standby, role.Writable, 50) }, "doubt"},
 		{"the primary is a standby", func() { seen(primary, role.InRecovery, 1) }, ""}, // at most one doubt a second
-		{"the standby was writable on a later timeline", func() { floor(standby, 98) }, "a peer's claim is not followed"},
-		{"the primary was, too", func() { floor(primary, 99) }, "a peer's claim is not followed"},
+		{"the standby was writable on a later timeline", func() { floor(standby, 98) }, "a peer's claim was rejected"},
+		{"the primary was, too", func() { floor(primary, 99) }, "a peer's claim was rejected"},
 	} {
 		since = time.Now()
 		lie.tell()

@@ -92,7 +92,7 @@ func starterFrozenForAMoment(t *testing.T) {
 	o := p.give(others[0], "SWITCHOVER main 60")
 	p.say(2, "writes wait for another primary", others...)
 	go o.conn.CancelRequest(t.Context()) //nolint:errcheck // ends when SWITCHOVER has been given up
-	p.say(1, "ended: writes go on", others...)
+	p.say(1, "ended: writes resume", others...)
 	thawed := time.Now()
 	if err := first.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

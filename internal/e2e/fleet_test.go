@@ -59,7 +59,7 @@ func TestFleetSplitBrain(t *testing.T) {
 				t.Errorf("%d writes were acknowledged by the old primary", r.Later500)
 			}
 			t.Logf("the member says: %s\nand shows: %s", r.Says, r.Shows)
-			for _, part := range []string{"57P03", "member m", "on timeline 2", "Another member reaches", "FORGET main"} {
+			for _, part := range []string{"57P03", "member m", "on timeline 2", "Another member sees", "FORGET main"} {
 				if !strings.Contains(r.Says, part) {
 					t.Errorf("the member's error does not say %q", part)
 				}

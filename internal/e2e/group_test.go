@@ -265,7 +265,7 @@ func (g *group) loginRefused(want ...string) {
 func (g *group) explains(body []byte, want []string) {
 	g.t.Helper()
 	text := strings.Join([]string{field(body, wire.FieldMessage), field(body, wire.FieldDetail), field(body, wire.FieldHint)}, "\n")
-	for _, w := range append([]string{`no primary is known for shard "main" since`, "safe to retry"}, want...) {
+	for _, w := range append([]string{`no primary has been known for shard "main" for `, "safe to retry"}, want...) {
 		if !strings.Contains(text, w) {
 			g.t.Errorf("the error lacks %q:\n%s", w, text)
 		}

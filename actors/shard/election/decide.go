@@ -54,7 +54,7 @@ func (m *Machine) objection(h *host) string {
 	case o.SystemID != m.floor.SystemID:
 		return fmt.Sprintf("its system identifier is %d, not %d", o.SystemID, m.floor.SystemID)
 	case o.Timeline < m.bar():
-		return fmt.Sprintf("its timeline %d is below %d, on which the shard has been", o.Timeline, m.bar())
+		return fmt.Sprintf("its timeline %d is below the shard's floor, %d", o.Timeline, m.bar())
 	}
 	return ""
 }

@@ -140,7 +140,7 @@ func (m *Machine) claimed(e FloorClaim) {
 	h := m.find(e.Host)
 	switch {
 	case h == nil || !m.votes(h):
-		m.emit(ClaimRefused{e.Host, "it is no host that raises the floor"})
+		m.emit(ClaimRefused{e.Host, "its role does not raise the floor"})
 		return
 	case m.floor.SystemID == 0 || e.Floor.SystemID != m.floor.SystemID || e.Floor.Generation != m.floor.Generation:
 		m.emit(ClaimRefused{e.Host, "it is of another cluster or generation"})

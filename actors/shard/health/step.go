@@ -129,7 +129,7 @@ func (m *Machine) elect(name role.Host) {
 	m.elected = name != ""
 	switch {
 	case name == "":
-		m.suspect("it is no longer the primary, and nobody else is")
+		m.suspect("it is no longer the primary, and no other host is")
 	case m.last == "":
 		m.last = name
 	case name != m.last:
@@ -214,7 +214,7 @@ func (m *Machine) settle() {
 	}
 	if m.state != Healthy && m.elected && m.wellHeard(h) {
 		m.total, m.lost = 0, 0
-		m.enter(Healthy, "it is proven by what was asked for after the last loss")
+		m.enter(Healthy, "it was proven by an answer requested after the last loss")
 		return
 	}
 	if m.state == Unhealthy && m.last != "" && m.given(h) {
