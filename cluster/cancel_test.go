@@ -79,7 +79,7 @@ func TestCancelsAreRepeated(t *testing.T) {
 		if arrived.Load() != all || over.Load() != all {
 			t.Errorf("of %d cancels %d arrived and %d were over", all, arrived.Load(), over.Load())
 		}
-		if proxies[1].counter("fleet_dropped_total", "replayed") != 0 || strings.Contains(proxies[1].logs.String(), "came twice") {
+		if proxies[1].counter("fleet_dropped_total", "replayed") != 0 || strings.Contains(proxies[1].logs.String(), "duplicate message") {
 			t.Error("what is sent again on purpose is taken for a replay")
 		}
 		closeAll(proxies)
