@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"fencepost/soak/cancelrace/relay"
+	"fencepost/internal/relay"
 )
 
 // The pool is full, 60 clients run and 40 wait. All are cancelled at once, and all are released within a second (field

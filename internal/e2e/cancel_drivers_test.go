@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"fencepost/internal/pgcluster"
-	"fencepost/soak/cancelrace/relay"
+	"fencepost/internal/relay"
 )
 
 // A canceller is a driver that cancels its own statements, in every way that it has, on a version of the protocol.
@@ -39,11 +39,7 @@ func TestDriversCancel(t *testing.T) {
 			t.Parallel()
 			n, db := newDatabase(t, version)
 			p := startPooler(t, settings{host: n.Addr(), dbname: db})
-			front, err := relay.Listen(p.addr) // to see the keys
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(front.Close)
+			front := startRelay(t, p.addr) // to see the keys
 			l := &lab{t: t, node: n, db: db, pooler: p}
 			cancelWithAll(t, l, place{"transaction", front.Addr(), "transaction"}, front, cancellers)
 		})

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fencepost/soak/cancelrace/relay"
+	"fencepost/internal/relay"
 )
 
 // A flood of false keys neither keeps clients from logging in nor true cancels from being served.

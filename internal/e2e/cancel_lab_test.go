@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"fencepost/soak/cancelrace/relay"
+	"fencepost/internal/relay"
 )
 
 // wired is a lab with a relay between Fencepost and the server, which knows cancel requests from sessions.
@@ -29,19 +29,33 @@ func newWired(t testing.TB, version string, lines ...string) *wired {
 // startWired starts Fencepost behind a relay in front of any server.
 func startWired(t testing.TB, server, db string, lines ...string) *wired {
 	t.Helper()
-	r, err := relay.Listen(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
+	r := startRelay(t, server)
 	w := &wired{lab: &lab{t: t}, wire: r}
 	w.pooler = startPooler(t, settings{host: r.Addr(), dbname: db, lines: lines})
 	return w
 }
 
+// startRelay starts a relay that ends with the test.
+func startRelay(t testing.TB, server string) *relay.Relay {
+	t.Helper()
+	r, err := relay.Listen(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+// lead makes a relay an address behind which servers come and go: what was open to the former one is reset. To nobody:
+// connections are closed at once.
+func lead(r *relay.Relay, server string) {
+	r.Lead(server)
+	r.Reset()
+}
+
 // treat has all cancel requests treated alike from now on.
 func (w *wired) treat(t relay.Treatment) {
-	w.wire.Set(relay.Link{Cancel: func() relay.Treatment { return t }})
+	w.wire.Treat(func() relay.Treatment { return t })
 }
 
 // outcomes are the cancels by outcome, those that are not zero, as "delivered 2, queue 1".

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
-	"fencepost/soak/cancelrace/relay"
+	"fencepost/internal/relay"
 )
 
 // outcome is a way for a cancel to end.
@@ -66,7 +66,8 @@ func (o outcome) holder(t *testing.T, w *wired) (pid string) {
 		t.Fatal(err)
 	}
 	if o.refuse {
-		w.wire.Refuse()
+		w.wire.Lead(freeAddr(t)) // nobody is there
+		w.wire.Down()
 	}
 	if err := c.cancel(w.pooler.addr); err != nil {
 		t.Fatal(err)
@@ -83,7 +84,8 @@ func (o outcome) holder(t *testing.T, w *wired) (pid string) {
 		t.Errorf("the backend was closed under its client: %s, then %s", pid, after)
 	}
 	if o.refuse {
-		if err := w.wire.Accept(); err != nil {
+		w.wire.Lead(w.node.Addr())
+		if err := poll(patience, func() (bool, error) { return w.wire.Listens(), nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"fencepost/soak/cancelrace/relay"
 )
 
 // Drivers that take a JVM or a Node to run are for a full run.
@@ -37,11 +35,7 @@ func TestMoreDriversCancel(t *testing.T) {
 			t.Parallel()
 			n, db := newDatabase(t, version)
 			p := startPooler(t, settings{host: n.Addr(), dbname: db})
-			front, err := relay.Listen(p.addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(front.Close)
+			front := startRelay(t, p.addr)
 			l := &lab{t: t, node: n, db: db, pooler: p}
 			for _, mode := range []string{"transaction", "session"} {
 				at := place{mode, front.Addr(), mode}

@@ -14,7 +14,7 @@ import (
 
 	"fencepost/internal/debian"
 	process "fencepost/internal/program"
-	"fencepost/soak/cancelrace/relay"
+	"fencepost/internal/relay"
 )
 
 // The peer_ids of this test: Fencepost's, PgBouncer's, one that nobody has, one that each of the two says is the other, and
@@ -93,17 +93,11 @@ func startPeered(t *testing.T) *peered {
 	t.Logf("PgBouncer is %s", source)
 	n, db := newDatabase(t, "17")
 	p := &peered{lab: &lab{t: t, node: n, db: db}, bouncer: freeAddr(t)}
-	if p.circle, err = relay.Listen(p.bouncer); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.circle.Close)
+	p.circle = startRelay(t, p.bouncer)
 	peer := func(id int, addr string) string { return fmt.Sprintf("[peers.%d]\naddr = %q\n", id, addr) }
 	p.pooler = startPooler(t, settings{host: n.Addr(), dbname: db, lines: []string{fmt.Sprintf("peer_id = %d", fencepostPeer)},
 		sections: peer(pgbouncerPeer, p.bouncer) + peer(eachOthers, p.circle.Addr())})
-	if p.onItself, err = relay.Listen(p.pooler.addr); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.onItself.Close)
+	p.onItself = startRelay(t, p.pooler.addr)
 	text, err := os.ReadFile(p.pooler.File)
 	if err := errors.Join(err, os.WriteFile(p.pooler.File, append(text, peer(itself, p.onItself.Addr())...), 0o600)); err != nil {
 		t.Fatal(err)

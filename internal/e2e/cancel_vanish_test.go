@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"fencepost/soak/cancelrace/relay"
+	"fencepost/internal/relay"
 )
 
 // A client that vanishes in the middle of a query: the query ends on the server within a second, and its connection is

@@ -163,17 +163,17 @@ func TestRestoredBackup(t *testing.T) {
 func TestUpgradedCluster(t *testing.T) {
 	t.Parallel()
 	old, next := startGroup(t, front{}), startGroup(t, front{})
-	at := startPatch(t, old.node.Addr())
+	at := startRelay(t, old.node.Addr())
 	g := old
-	g.settings.shard = fmt.Sprintf("hosts = [%q]", at.addr)
+	g.settings.shard = fmt.Sprintf("hosts = [%q]", at.Addr())
 	g.settings.lines = append(g.settings.lines, shortWait...)
 	g.pooler = startPooler(t, g.settings)
 	g.writes(g.node)
-	at.connect("")
+	lead(at, "")
 	g.must(old.node.Stop(t.Context(), pgcluster.Fast))
-	at.connect(next.node.Addr())
-	g.notes(at.addr, "role=foreign", "note=system identifier")
-	g.noPrimary(forgetHint, at.addr)
+	lead(at, next.node.Addr())
+	g.notes(at.Addr(), "role=foreign", "note=system identifier")
+	g.noPrimary(forgetHint, at.Addr())
 	g.forget("1")
 	g.node = next.node
 	g.writes(next.node)
@@ -181,7 +181,7 @@ func TestUpgradedCluster(t *testing.T) {
 	// Named in the settings, it is for the settings to say.
 	id := old.shard()["system_identifier"]
 	g.named(id)
-	at.connect(next.node.Addr())
+	lead(at, next.node.Addr())
 	g.writes(next.node)
 	g.named("1234567")
 	g.elects(nil, "unhealthy")

@@ -11,17 +11,17 @@ import (
 func TestStartsWithoutServers(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, front{lines: shortWait})
-	at := startPatch(t, "")
+	at := startRelay(t, "")
 	const nowhere = "no-such-host.invalid:5432"
-	g.settings.shard = fmt.Sprintf("hosts = [%q, %q]", nowhere, at.addr)
+	g.settings.shard = fmt.Sprintf("hosts = [%q, %q]", nowhere, at.Addr())
 	g.pooler = startPooler(t, g.settings)
 	g.elects(nil, "unhealthy")
 	g.notes(nowhere, "role=unknown", "note=no-such-host.invalid")
-	g.notes(at.addr, "role=unknown", "note=refused a connection")
-	g.loginRefused(nowhere, at.addr)
-	g.logs(`"level":"warn"`, at.addr, "monitor cannot see its host")
+	g.notes(at.Addr(), "role=unknown", "note=refused a connection")
+	g.loginRefused(nowhere, at.Addr())
+	g.logs(`"level":"warn"`, at.Addr(), "monitor cannot see its host")
 	g.logs(`"level":"warn"`, nowhere)
-	at.connect(g.node.Addr())
+	lead(at, g.node.Addr())
 	if got, err := served(g.transaction(), true); err != nil || got != fmt.Sprint(g.node.Port) {
 		t.Errorf("with a server: %s, %v\n%s", got, err, g.said())
 	}
@@ -51,21 +51,21 @@ func TestAllStandbys(t *testing.T) {
 func TestStrangerAtAReusedAddress(t *testing.T) {
 	t.Parallel()
 	g, stranger := startGroup(t, front{standbys: 1, lines: shortWait}), startGroup(t, front{})
-	at := startPatch(t, g.nodes[1].Addr())
-	g.settings.shard = fmt.Sprintf("hosts = [%q, %q]", g.node.Addr(), at.addr)
+	at := startRelay(t, g.nodes[1].Addr())
+	g.settings.shard = fmt.Sprintf("hosts = [%q, %q]", g.node.Addr(), at.Addr())
 	g.pooler = startPooler(t, g.settings)
 	g.elects(g.node, "healthy")
 	g.reads("standby", g.nodes[1])
-	at.connect(stranger.node.Addr())
-	g.notes(at.addr, "role=foreign", "note=another cluster", "reads=no")
-	g.logs("foreign", at.addr)
+	lead(at, stranger.node.Addr())
+	g.notes(at.Addr(), "role=foreign", "note=another cluster", "reads=no")
+	g.logs("foreign", at.Addr())
 	g.writes(g.node)
 	g.reads("prefer-standby", g.node)
 	g.must(g.node.Kill())
 	g.elects(nil, "unhealthy failover")
-	g.noPrimary(at.addr + ": it belongs to another cluster")
+	g.noPrimary(at.Addr() + ": it belongs to another cluster")
 	g.unserved("any")
-	at.connect(g.nodes[1].Addr())
+	lead(at, g.nodes[1].Addr())
 	g.reads("standby", g.nodes[1])
 	g.promote(g.nodes[1])
 	if got, err := served(g.transaction(), true); err != nil || got != fmt.Sprint(g.nodes[1].Port) {
@@ -143,8 +143,8 @@ var nonsense = []struct {
 func TestNonsenseHosts(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, front{lines: shortWait})
-	at := startPatch(t, "")
-	list := []string{fmt.Sprintf("%q", at.addr)}
+	at := startRelay(t, "")
+	list := []string{fmt.Sprintf("%q", at.Addr())}
 	var addrs []string
 	for _, n := range nonsense {
 		f := startFake(t, n.script)
@@ -154,7 +154,7 @@ func TestNonsenseHosts(t *testing.T) {
 	g.pooler = startPooler(t, g.settings)
 	g.elects(nil, "unhealthy")
 	g.loginRefused(addrs[0])
-	at.connect(g.node.Addr())
+	lead(at, g.node.Addr())
 	if got, err := served(g.transaction(), true); err != nil || got != fmt.Sprint(g.node.Port) {
 		t.Errorf("a real server among them: %s, %v\n%s", got, err, g.said())
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fencepost/internal/product"
-	"fencepost/soak/cancelrace/relay"
+	"fencepost/internal/relay"
 	"fencepost/soak/raw"
 )
 
@@ -42,7 +42,9 @@ func (r *run) play(ctx context.Context, set setting, target int) (*Cell, error) 
 		return nil, err
 	}
 	defer wire.Close()
-	wire.Set(relay.Link{Delay: set.delay, Cancel: treatments(set, r.o.Seed)})
+	late := relay.Late{Min: set.delay, Max: set.delay}
+	wire.SetLate(late, late)
+	wire.Treat(treatments(set, r.o.Seed))
 	p, err := launch(ctx, r.binary, r.arm(), dir, set, r.o.Loops, wire.Addr())
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"fencepost/soak/cancelrace/relay"
+	"fencepost/internal/relay"
 )
 
 // short is a run of some seconds.

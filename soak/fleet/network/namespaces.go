@@ -163,8 +163,8 @@ func (n *Namespaces) Server(name, target string) (addr string, err error) {
 	if err := inside(p.space, listen); err != nil {
 		return "", fmt.Errorf("network: %w", err)
 	}
-	delay := n.delayOf(name)
-	n.accept(ln, func(c net.Conn) { n.join(c, target, direction{delay, always}, direction{delay, always}) })
+	always := func() bool { return true }
+	n.accept(ln, func(c net.Conn) { n.join(c, target, n.delayOf(name), always, always) })
 	return ln.Addr().String(), nil
 }
 

@@ -116,8 +116,7 @@ func (n *Ports) carry(client net.Conn, p *port) {
 	case cut && p.udp != nil: // or a fleet would be whole sooner than on a real network
 		return
 	}
-	delay := n.delayOf(p.name)
-	n.join(client, p.target, direction{delay, func() bool { return n.passes(from, p.name) }}, direction{delay, func() bool { return n.passes(p.name, from) }})
+	n.join(client, p.target, n.delayOf(p.name), func() bool { return n.passes(from, p.name) }, func() bool { return n.passes(p.name, from) })
 }
 
 // Cut implements [Network].

@@ -1,7 +1,7 @@
 package world
 
 import (
-	"fencepost/soak/matrix/world/relay"
+	"fencepost/internal/relay"
 )
 
 // A server that is stopped in order sends all it has to the standbys that are connected before it ends.

@@ -11,7 +11,7 @@ import (
 
 	"fencepost/internal/pgcluster"
 	"fencepost/internal/poll"
-	"fencepost/soak/matrix/world/relay"
+	"fencepost/internal/relay"
 )
 
 // Server is one of the cluster's servers, whatever its role.
@@ -36,7 +36,7 @@ func (w *World) front(n *pgcluster.Node) (string, error) {
 			return "", errors.Join(err, s.close())
 		}
 		s.ports = append(s.ports, held)
-		*r = relay.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), s.DirectAddr)
+		*r = relay.At(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), s.DirectAddr)
 	}
 	s.RelayAddr = s.clients.Addr()
 	w.servers = append(w.servers, s)

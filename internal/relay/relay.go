@@ -1,7 +1,8 @@
 // Package relay is the network between clients and one server: a port that stays the same over the server's restarts, and
-// bytes that can be made late, held, or cut off by a reset.
+// bytes that can be made late, held, or cut off by a reset. One that was made by Listen also knows cancel requests from
+// sessions, counts them, and delays, loses or does not answer them.
 //
-// A relay listens when its server does. It finds out by itself that the server is back, and is told that it is gone (Down),
+// A relay listens when its server does; that of Listen listens at first in any case. It finds out by itself that the server is back, and is told that it is gone (Down),
 // or learns it from a connect that was refused; from then on it refuses, as the server's own port does.
 //
 // A relay that is cut (Cut) is a network that is down. Nothing passes, neither bytes nor the end of a connection; a new
@@ -25,11 +26,15 @@ type Late struct{ Min, Max time.Duration }
 
 // Relay is one port in front of one server. All methods may be called from any goroutine.
 type Relay struct {
-	addr, server string
-	late         [2]atomic.Pointer[Late] // by direction
-	gate         atomic.Pointer[gate]    // nil: bytes pass
-	gone         chan struct{}           // closed by Close
-	running      sync.WaitGroup
+	Cancels // those of a relay that was made by Listen
+
+	addr    string
+	peeks   bool                    // Cancels are looked for
+	server  atomic.Pointer[string]  // "": nobody, connections are closed at once
+	late    [2]atomic.Pointer[Late] // by direction
+	gate    atomic.Pointer[gate]    // nil: bytes pass
+	gone    chan struct{}           // closed by Close
+	running sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows; not held while anything is waited for but the end of accept
 	sessions map[*session]struct{}
@@ -50,15 +55,38 @@ const (
 	down        // from the server to the client
 )
 
-// Listen makes a relay at addr (host:port) for the server at server (host:port), which need not be there yet. Close ends it.
-func Listen(addr, server string) *Relay {
-	r := &Relay{addr: addr, server: server, gone: make(chan struct{}), sessions: map[*session]struct{}{}, down: true}
-	r.SetLate(Late{}, Late{})
+// At makes a relay at addr (host:port) for the server at server (host:port), which need not be there yet. Close ends it.
+func At(addr, server string) *Relay {
+	r := newRelay(addr, server)
+	r.down = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seek()
 	return r
 }
+
+// Listen makes a relay at a port of its own, which knows cancel requests from sessions. Close ends it.
+func Listen(server string) (*Relay, error) {
+	r := newRelay("127.0.0.1:0", server)
+	r.peeks = true
+	if err := r.listen(); err != nil {
+		return nil, err
+	}
+	r.addr = r.ln.Addr().String()
+	r.accept(nil)
+	return r, nil
+}
+
+func newRelay(addr, server string) *Relay {
+	r := &Relay{addr: addr, gone: make(chan struct{}), sessions: map[*session]struct{}{}}
+	r.server.Store(&server)
+	r.SetLate(Late{}, Late{})
+	r.Treat(func() Treatment { return Treatment{} })
+	return r
+}
+
+// Lead puts another server behind the relay, "" for none. What is open to the former one goes on.
+func (r *Relay) Lead(server string) { r.server.Store(&server) }
 
 // Addr is host:port of the relay.
 func (r *Relay) Addr() string { return r.addr }
@@ -247,7 +275,7 @@ func (r *Relay) seek() {
 
 // found listens if the server does. It reports whether there is nothing to be waited for any more.
 func (r *Relay) found() bool {
-	c, err := net.DialTimeout("tcp", r.server, time.Second)
+	c, err := net.DialTimeout("tcp", *r.server.Load(), time.Second)
 	if err != nil {
 		return false
 	}
@@ -267,18 +295,67 @@ func (r *Relay) found() bool {
 	return true
 }
 
+// serve carries a connection to its end. A client whose session is reset because the server refused it is refused from then
+// on.
 func (r *Relay) serve(c *net.TCPConn) {
-	s := &session{relay: r, client: c, over: make(chan struct{})}
-	r.mu.Lock()
-	if r.ended {
-		r.mu.Unlock()
-		c.Close()
+	defer c.Close()
+	s := &session{client: c, over: make(chan struct{})}
+	if !r.keep(s) {
 		return
 	}
-	r.sessions[s] = struct{}{}
-	r.mu.Unlock()
-	s.run()
+	defer r.drop(s)
+	if !r.passes(s) || *r.server.Load() == "" { // a connection that was made while the network went down
+		return
+	}
+	var head []byte
+	if r.peeks {
+		var cancel bool
+		if head, cancel = r.head(c); cancel || head == nil {
+			r.cancel(s, head)
+			return
+		}
+	}
+	server, err := net.Dial("tcp", *r.server.Load())
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		r.Down()
+	}
+	if err != nil {
+		s.abort()
+		return
+	}
+	way := func(n int) Way {
+		return Way{func() Late { return *r.late[n].Load() }, func() bool { return r.passes(s) }}
+	}
+	s.run(server.(*net.TCPConn), head, way(up), way(down))
+}
+
+// keep notes a session, so that Reset and Close find it; false once the relay has ended.
+func (r *Relay) keep(s *session) bool {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.sessions[s] = struct{}{}
+	}
+	return !r.ended
+}
+
+func (r *Relay) drop(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.sessions, s)
-	r.mu.Unlock()
+}
+
+// passes waits until the network is up. It reports false if the session ended before.
+func (r *Relay) passes(s *session) bool {
+	for {
+		g := r.gate.Load()
+		if g == nil {
+			return true
+		}
+		select {
+		case <-g.open:
+		case <-s.over:
+			return false
+		}
+	}
 }

@@ -97,15 +97,9 @@ func start(t *testing.T) (*Relay, *server) {
 	t.Helper()
 	addr := address(t)
 	s := serve(t, addr)
-	r := Listen(address(t), addr)
+	r := At(address(t), addr)
 	t.Cleanup(r.Close)
-	eventually(t, "the relay listens", func() bool {
-		c, err := net.Dial("tcp", r.Addr())
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
+	eventually(t, "the relay listens", r.Listens)
 	return r, s
 }
 
@@ -203,13 +197,7 @@ func TestDeadServer(t *testing.T) {
 		want(t, client, "still here")
 		r.Down()
 		again := serve(t, addr)
-		eventually(t, "the relay listens again", func() bool {
-			c, err := net.Dial("tcp", r.Addr())
-			if err == nil {
-				c.Close()
-			}
-			return err == nil
-		})
+		eventually(t, "the relay listens again", r.Listens)
 		pair(t, r, again)
 	}
 }
@@ -282,13 +270,7 @@ func TestDeadBehindCut(t *testing.T) {
 			}
 			s = serve(t, addr)
 		}
-		eventually(t, "the relay listens again", func() bool {
-			c, err := net.Dial("tcp", r.Addr())
-			if err == nil {
-				c.Close()
-			}
-			return err == nil
-		})
+		eventually(t, "the relay listens again", r.Listens)
 		pair(t, r, s)
 	}
 }

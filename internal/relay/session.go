@@ -5,17 +5,28 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"fencepost/internal/poll"
 )
 
+// Way says how bytes go in one direction.
+type Way struct {
+	Late func() Late // asked for each piece
+	Pass func() bool // waits until bytes may go on, which is most often at once; false: they never may
+}
+
+// Join carries a connection between a client and a server until both directions have ended, and closes both.
+func Join(client, server *net.TCPConn, toServer, toClient Way) {
+	defer client.Close()
+	(&session{client: client, over: make(chan struct{})}).run(server, nil, toServer, toClient)
+}
+
 // session is one connection of a client, and the relay's own to the server.
 type session struct {
-	relay  *Relay
 	client *net.TCPConn
 	over   chan struct{} // closed by abort
 
@@ -24,36 +35,27 @@ type session struct {
 	aborted bool
 }
 
-// run carries the session to its end. A client whose session is reset because the server refused it is refused from then on.
-func (s *session) run() {
-	defer s.client.Close()
-	if !s.pass() { // a connection that was made while the network went down
-		return
-	}
-	c, err := net.Dial("tcp", s.relay.server)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		s.relay.Down()
-	}
-	if err != nil {
-		s.abort()
-		return
-	}
-	server := c.(*net.TCPConn)
+// run carries the session to its end; head was read of the client already.
+func (s *session) run(server *net.TCPConn, head []byte, toServer, toClient Way) {
 	defer server.Close()
-	s.mu.Lock()
-	s.server = server
-	aborted := s.aborted
-	s.mu.Unlock()
-	if aborted {
+	if !s.reaches(server) {
 		return
 	}
 	back := make(chan struct{})
 	go func() { // ends with the connections
 		defer close(back)
-		(&flow{session: s, from: server, to: s.client, way: down}).run()
+		(&flow{session: s, from: server, to: s.client, Way: toClient}).run(nil)
 	}()
-	(&flow{session: s, from: s.client, to: server, way: up}).run()
+	(&flow{session: s, from: s.client, to: server, Way: toServer}).run(head)
 	<-back
+}
+
+// reaches notes the server's connection, so that abort finds it; false if that came first.
+func (s *session) reaches(server *net.TCPConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server = server
+	return !s.aborted
 }
 
 // abort resets both connections.
@@ -73,21 +75,6 @@ func (s *session) abort() {
 	}
 }
 
-// pass waits until the network is up. It reports false if the session ended before.
-func (s *session) pass() bool {
-	for {
-		g := s.relay.gate.Load()
-		if g == nil {
-			return true
-		}
-		select {
-		case <-g.open:
-		case <-s.over:
-			return false
-		}
-	}
-}
-
 // piece is what one read brought, and when it is due at the other end.
 type piece struct {
 	b   []byte
@@ -95,7 +82,7 @@ type piece struct {
 	due time.Time
 }
 
-// Bounds on what is under way in one direction.
+// Bounds on what is under way in one direction: enough that a long way is not a narrow one as well.
 const (
 	readSize  = 32 << 10
 	maxPieces = 256
@@ -104,29 +91,32 @@ const (
 // flow is one direction of a session.
 type flow struct {
 	*session
+	Way
 	from, to *net.TCPConn
-	way      int
 
 	line    chan piece   // nil until something was late
 	waiting atomic.Int64 // pieces in line, the one that is being written included
 	writer  sync.WaitGroup
 }
 
-// run carries bytes until the end of the stream. What is not late and meets nothing that is goes on at once.
-func (f *flow) run() {
+// run carries bytes until the end of the stream, first those of head. What is not late and meets nothing that is goes on at
+// once.
+func (f *flow) run(head []byte) {
 	buf := make([]byte, readSize)
+	p := piece{b: head}
 	for {
-		n, err := f.from.Read(buf)
-		p := piece{b: buf[:n], err: err}
-		late := *f.relay.late[f.way].Load()
-		if late == (Late{}) && f.waiting.Load() == 0 && f.relay.gate.Load() == nil {
-			err = f.put(p)
-		} else {
-			f.queue(p, late)
+		if len(p.b) > 0 || p.err != nil {
+			if late := f.Late(); late != (Late{}) || f.waiting.Load() > 0 {
+				f.queue(p, late)
+			} else if f.Pass() {
+				p.err = f.put(p)
+			}
 		}
-		if err != nil {
+		if p.err != nil {
 			break
 		}
+		n, err := f.from.Read(buf)
+		p = piece{b: buf[:n], err: err}
 	}
 	if f.line != nil {
 		close(f.line)
@@ -140,7 +130,7 @@ func (f *flow) queue(p piece, late Late) {
 		f.line = make(chan piece, maxPieces)
 		f.writer.Go(f.write) // ends with line
 	}
-	p.b = append([]byte(nil), p.b...)
+	p.b = slices.Clone(p.b)
 	p.due = time.Now().Add(late.Min)
 	if d := late.Max - late.Min; d > 0 {
 		p.due = p.due.Add(rand.N(d))
@@ -152,7 +142,7 @@ func (f *flow) queue(p piece, late Late) {
 // write brings each piece when it is due, the ones before it have been brought, and the network is up.
 func (f *flow) write() {
 	for p := range f.line {
-		if poll.At(p.due, f.over) && f.pass() {
+		if poll.At(p.due, f.over) && f.Pass() {
 			f.put(p) //nolint:errcheck // the session was aborted, which the reader sees
 		}
 		f.waiting.Add(-1)

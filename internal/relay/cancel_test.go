@@ -10,15 +10,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// server takes one connection after the other, writes down what the first message is, and answers sessions with what they
+// echo takes one connection after the other, writes down what the first message is, and answers sessions with what they
 // send. It closes cancel connections, as PostgreSQL does.
-func server(t *testing.T) (addr string, cancels <-chan []byte) {
+func echo(t *testing.T) (addr string, cancels <-chan []byte) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,29 +50,18 @@ func server(t *testing.T) (addr string, cancels <-chan []byte) {
 	return ln.Addr().String(), got
 }
 
-func start(t *testing.T, l Link) (*Relay, <-chan []byte) {
+// listening is a relay that knows cancel requests, as late as the delay.
+func listening(t *testing.T, delay time.Duration, treat Treatment) (*Relay, <-chan []byte) {
 	t.Helper()
-	addr, got := server(t)
+	addr, got := echo(t)
 	r, err := Listen(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	r.Set(l)
+	r.SetLate(Late{delay, delay}, Late{delay, delay})
+	r.Treat(func() Treatment { return treat })
 	return r, got
-}
-
-func dial(t *testing.T, r *Relay) net.Conn {
-	t.Helper()
-	c, err := net.Dial("tcp", r.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func cancelPacket(secret int) []byte {
@@ -88,13 +73,13 @@ func cancelPacket(secret int) []byte {
 // What a session sends comes back in order and whole, as late as the link is long, and so does its end.
 func TestSession(t *testing.T) {
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
-		r, _ := start(t, Link{Delay: delay})
+		r, _ := listening(t, delay, Treatment{})
 		c := dial(t, r)
 		want := append([]byte{0, 0, 0, 9, 0, 3, 0, 0}, bytes.Repeat([]byte("0123456789abcdef"), 1<<16)...)
 		began := time.Now()
 		go func() {
 			c.Write(want) //nolint:errcheck // what does not come back shows it
-			c.(*net.TCPConn).CloseWrite()
+			c.CloseWrite()
 		}()
 		got, err := io.ReadAll(c)
 		if err != nil || !bytes.Equal(got, want) {
@@ -126,7 +111,7 @@ func TestCancel(t *testing.T) {
 		{"reset", Treatment{Fate: Reset, Wait: wait}, true, delay + wait, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, got := start(t, Link{Delay: delay, Cancel: func() Treatment { return c.treat }})
+			r, got := listening(t, delay, c.treat)
 			nc := dial(t, r)
 			packet := cancelPacket(32)
 			began := time.Now()
@@ -162,7 +147,7 @@ func TestCancel(t *testing.T) {
 
 // A canceller that goes at once has still cancelled.
 func TestCancellerThatGoes(t *testing.T) {
-	r, got := start(t, Link{Cancel: func() Treatment { return Treatment{Wait: 20 * time.Millisecond} }})
+	r, got := listening(t, 0, Treatment{Wait: 20 * time.Millisecond})
 	nc := dial(t, r)
 	if _, err := nc.Write(cancelPacket(4)); err != nil {
 		t.Fatal(err)
@@ -171,29 +156,30 @@ func TestCancellerThatGoes(t *testing.T) {
 	<-got
 }
 
-func TestRefuse(t *testing.T) {
-	r, _ := start(t, Link{})
+// A relay leads elsewhere while what is open goes on: to nobody, to a dead server and back.
+func TestLead(t *testing.T) {
+	r, _ := listening(t, 0, Treatment{})
+	alive := *r.server.Load()
 	held := dial(t, r)
-	// Until it was answered it may still wait to be accepted, and go with the listener.
-	if _, err := held.Write([]byte("87654321")); err != nil {
-		t.Fatal(err)
+	answers := func() {
+		t.Helper()
+		send(t, held, "12345678")
+		want(t, held, "12345678")
 	}
-	if _, err := io.ReadFull(held, make([]byte, 8)); err != nil {
-		t.Fatal(err)
+	answers()
+	r.Lead("")
+	if _, err := dial(t, r).Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("behind which nobody is: %v", err)
 	}
-	r.Refuse()
+	r.Lead(address(t))
+	r.Down()
 	if c, err := net.Dial("tcp", r.Addr()); err == nil {
 		c.Close()
 		t.Error("it still accepts")
 	}
-	if _, err := held.Write([]byte("12345678")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(held, make([]byte, 8)); err != nil {
-		t.Errorf("what was open before: %v", err)
-	}
-	if err := r.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	dial(t, r)
+	answers()
+	r.Lead(alive)
+	eventually(t, "the relay listens again", r.Listens)
+	held = dial(t, r)
+	answers()
 }
