@@ -45,15 +45,6 @@ type Console struct {
 // pause is one PAUSE, from the command to its RESUME. order is that of the PAUSE FLEET that began it, "" for none.
 type pause struct{ database, order string }
 
-// tick asks for the next sample, sampled brings it.
-type (
-	tick    struct{ gen uint64 }
-	sampled struct {
-		gen    uint64
-		sample *sample // nil if a loop did not answer
-	}
-)
-
 // NewConsole makes the console of a process.
 func NewConsole(ops Operations, log zerolog.Logger) *Console {
 	return &Console{ops: ops, log: log, commands: commands, paused: map[string]*pause{}, running: map[string]context.CancelCauseFunc{}}

@@ -68,3 +68,12 @@ type ClientRow struct {
 	ApplicationName string
 	ServerUser      string
 }
+
+// Messages of the console to itself: tick asks for the next sample, sampled brings it.
+type (
+	tick    struct{ gen uint64 }
+	sampled struct {
+		gen    uint64
+		sample *sample // nil if a loop did not answer
+	}
+)

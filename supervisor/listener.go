@@ -31,8 +31,6 @@ type listener struct {
 	cancelling int // of them: cancel requests being dealt with
 }
 
-type stopListening struct{}
-
 func newListener(s *Fencepost, loop eventloop.Loop, listening chan error) *listener {
 	return &listener{s: s, loop: loop, listening: listening, seed: maphash.MakeSeed(), greeting: map[*greeter]struct{}{}}
 }

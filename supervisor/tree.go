@@ -9,7 +9,6 @@ import (
 	"fencepost/actors/backend"
 	"fencepost/actors/frontend"
 	"fencepost/actors/lane"
-	"fencepost/actors/shard"
 	"fencepost/actors/strategy"
 	"fencepost/admin"
 )
@@ -30,11 +29,6 @@ type tree struct {
 	shards                  map[string]*actor.PID
 	spawned                 int // actors of shards, so that each has a name of its own
 }
-
-type (
-	spawnShard struct{ shard *shard.Shard }
-	endShard   struct{ name string }
-)
 
 // shardPrefix begins the names of the shards' actors.
 const shardPrefix = "shard-"

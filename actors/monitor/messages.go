@@ -103,6 +103,51 @@ type (
 	}
 )
 
+// tick is the timer's message of a monitor to itself; one of an earlier setting is stale.
+type tick struct{ id uint64 }
+
+// Reports of a worker to its actor; each says whose it is, since after a restart of the actor an old one may come.
+type (
+	// dialed: logged in, or not.
+	dialed struct {
+		by     *worker
+		failed *failure
+	}
+	// probed: the answer to a probe; with senseless the connection goes on too.
+	probed struct {
+		by        *worker
+		id        role.Identity
+		senseless *failure
+	}
+	// dropped: the connection was lost, while a probe was under way or not.
+	dropped struct {
+		by    *worker
+		cause *failure
+	}
+)
+
+// Messages of Names to itself. A look that is not the name's present one is stale.
+type (
+	lookDue struct {
+		name string
+		look uint64
+	}
+	looked struct {
+		name  string
+		look  uint64
+		hosts []role.Host
+		err   error
+	}
+)
+
+// IgnoreDeadLetterLogging: what arrives while the actor ends is not wanted any more.
+func (tick) IgnoreDeadLetterLogging()    {}
+func (dialed) IgnoreDeadLetterLogging()  {}
+func (probed) IgnoreDeadLetterLogging()  {}
+func (dropped) IgnoreDeadLetterLogging() {}
+func (lookDue) IgnoreDeadLetterLogging() {}
+func (looked) IgnoreDeadLetterLogging()  {}
+
 // Kind is how a host is reached or not.
 type Kind uint8
 

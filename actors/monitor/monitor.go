@@ -76,12 +76,6 @@ type monitor struct {
 	timerID uint64
 }
 
-// tick is a timer's message; one of an earlier setting is stale.
-type tick struct{ id uint64 }
-
-// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
-func (tick) IgnoreDeadLetterLogging() {}
-
 // Receive implements actor.Actor.
 func (m *monitor) Receive(ctx actor.Context) {
 	now := time.Now()

@@ -117,26 +117,6 @@ type name struct {
 	failed  repeated
 }
 
-// Messages of the actor to itself. A look that is not the name's present one is stale.
-type (
-	lookDue struct {
-		name string
-		look uint64
-	}
-	looked struct {
-		name  string
-		look  uint64
-		hosts []role.Host
-		err   error
-	}
-)
-
-// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
-func (lookDue) IgnoreDeadLetterLogging() {}
-
-// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
-func (looked) IgnoreDeadLetterLogging() {}
-
 // Receive implements actor.Actor.
 func (a *names) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
-
-	"fencepost/role"
 )
 
 // cancelLimit bounds the attempt to cancel a query that was not answered.
@@ -28,35 +26,6 @@ type job struct {
 	// hold: watch the connection until hold is over, then probe. nil: connect.
 	hold context.Context
 }
-
-// Reports of a worker to its actor; each says whose it is, since after a restart of the actor an old one may come.
-type (
-	// dialed: logged in, or not.
-	dialed struct {
-		by     *worker
-		failed *failure
-	}
-	// probed: the answer to a probe; with senseless the connection goes on too.
-	probed struct {
-		by        *worker
-		id        role.Identity
-		senseless *failure
-	}
-	// dropped: the connection was lost, while a probe was under way or not.
-	dropped struct {
-		by    *worker
-		cause *failure
-	}
-)
-
-// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging: a monitor may stop while its worker answers.
-func (dialed) IgnoreDeadLetterLogging() {}
-
-// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
-func (probed) IgnoreDeadLetterLogging() {}
-
-// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
-func (dropped) IgnoreDeadLetterLogging() {}
 
 func startWorker(cfg *Config, report func(any)) *worker {
 	w := &worker{cfg: cfg, jobs: make(chan job, 1), report: report}

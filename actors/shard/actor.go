@@ -105,12 +105,6 @@ func newDecider(c *ActorConfig, mem *memory) *decider {
 		hosts: map[role.Host]*watched{}, nameErr: map[string]error{}, conns: map[role.Host]map[uint64]bool{}}
 }
 
-// shardTick is the timer's message; one of an earlier setting is stale.
-type shardTick struct{ id uint64 }
-
-// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
-func (shardTick) IgnoreDeadLetterLogging() {}
-
 // Receive implements actor.Actor.
 func (a *decider) Receive(ctx actor.Context) {
 	a.ctx = ctx

@@ -9,16 +9,6 @@ import (
 	"fencepost/role"
 )
 
-// Messages to a shard's actor from the console and a reload.
-type (
-	// DescribeShard asks for a copy of what is known. Reply has room for the answer.
-	DescribeShard struct{ Reply chan<- Row }
-	// Configure replaces the settings. Evidence, bans and the elected primary are kept for hosts that stay.
-	Configure struct{ Settings Settings }
-	// Forget clears identifier and floor (FORGET shard). Reply, if not nil, has room for the answer: the new generation.
-	Forget struct{ Reply chan<- uint64 }
-)
-
 // Settings of a shard with roles, as its actor needs them.
 type Settings struct {
 	Hosts []HostSetting

@@ -59,3 +59,58 @@ type (
 		Recount *actor.PID
 	}
 )
+
+// Messages to a shard's actor from the console and a reload.
+type (
+	// DescribeShard asks for a copy of what is known. Reply has room for the answer.
+	DescribeShard struct{ Reply chan<- Row }
+	// Configure replaces the settings. Evidence, bans and the elected primary are kept for hosts that stay.
+	Configure struct{ Settings Settings }
+	// Forget clears identifier and floor (FORGET shard). Reply, if not nil, has room for the answer: the new generation.
+	Forget struct{ Reply chan<- uint64 }
+)
+
+// Messages for a planned switchover (SWITCHOVER on the console).
+type (
+	// PauseWrites makes writes wait, at their transaction boundaries, as if no primary were known, until another host is elected,
+	// For is over, or ResumeWrites comes. Repeated with the same ID it goes on for that much longer; it never begins anew once it
+	// has ended, also if others came since: who gives the order may have been frozen meanwhile. Reply, if not nil, has room
+	// for the answer.
+	PauseWrites struct {
+		ID    string
+		For   time.Duration
+		Reply chan<- PauseState
+	}
+	// ResumeWrites ends it before its time.
+	ResumeWrites struct{ ID string }
+)
+
+// PauseState is the answer to PauseWrites.
+type PauseState struct {
+	Paused  bool
+	From    string // who was the primary when it began
+	Elected string // who is elected now, whether writes wait or not; "" for nobody
+	Err     error  // why it could not begin
+}
+
+// Messages of the actor to itself.
+type (
+	// shardTick is the timer's; one of an earlier setting is stale.
+	shardTick struct{ id uint64 }
+	// stateRead and stateWritten say how the reading or writing of a state file ended.
+	stateRead struct {
+		path  string
+		floor role.Floor
+		err   error
+	}
+	stateWritten struct {
+		path  string
+		floor role.Floor
+		err   error
+	}
+)
+
+// IgnoreDeadLetterLogging: what arrives while the actor ends is not wanted any more.
+func (shardTick) IgnoreDeadLetterLogging()    {}
+func (stateRead) IgnoreDeadLetterLogging()    {}
+func (stateWritten) IgnoreDeadLetterLogging() {}

@@ -10,29 +10,6 @@ import (
 	"fencepost/role"
 )
 
-// Messages for a planned switchover (SWITCHOVER on the console).
-type (
-	// PauseWrites makes writes wait, at their transaction boundaries, as if no primary were known, until another host is elected,
-	// For is over, or ResumeWrites comes. Repeated with the same ID it goes on for that much longer; it never begins anew once it
-	// has ended, also if others came since: who gives the order may have been frozen meanwhile. Reply, if not nil, has room
-	// for the answer.
-	PauseWrites struct {
-		ID    string
-		For   time.Duration
-		Reply chan<- PauseState
-	}
-	// ResumeWrites ends it before its time.
-	ResumeWrites struct{ ID string }
-)
-
-// PauseState is the answer to PauseWrites.
-type PauseState struct {
-	Paused  bool
-	From    string // who was the primary when it began
-	Elected string // who is elected now, whether writes wait or not; "" for nobody
-	Err     error  // why it could not begin
-}
-
 // ErrNoPrimaryToPause says that there is nothing to switch over from.
 var ErrNoPrimaryToPause = errors.New("no primary is known")
 

@@ -90,26 +90,6 @@ func writeSynced(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Messages of the actor to itself: a state file was read, or written.
-type (
-	stateRead struct {
-		path  string
-		floor role.Floor
-		err   error
-	}
-	stateWritten struct {
-		path  string
-		floor role.Floor
-		err   error
-	}
-)
-
-// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
-func (stateRead) IgnoreDeadLetterLogging() {}
-
-// IgnoreDeadLetterLogging implements actor.IgnoreDeadLetterLogging.
-func (stateWritten) IgnoreDeadLetterLogging() {}
-
 // stateKeeper knows what the state file holds. One write is under way at a time.
 type stateKeeper struct {
 	known    bool       // it was read, or there was none
