@@ -49,23 +49,21 @@ func ActorProps(c ActorConfig) *actor.Props {
 	if c.Lanes == nil {
 		c.Lanes = func() []*actor.PID { return nil }
 	}
-	mem := &memory{settings: c.Settings, resolved: map[string][]role.Host{}, gone: map[role.Host]string{}}
+	mem := &memory{settings: c.Settings, addresses: newAddresses()}
 	return actor.PropsFromProducer(func() actor.Actor { return newDecider(&c, mem) })
 }
 
 // memory is what outlives a restart of the actor. It belongs to the incarnation that runs.
 type memory struct {
-	settings Settings
-	view     election.View          // the last one; Epoch 0: none yet
-	resolved map[string][]role.Host // addresses of names
-	gone     map[role.Host]string   // the elected host's address that its name, the value, does not have any more
-	seq      uint64                 // of the last observation
-	file     stateKeeper
-	peers    peers
-	pause    pause
-	early    []any // what came before the state file was read, in order
-	seen     []Transition
-	counts   Counts
+	settings  Settings
+	view      election.View // the last one; Epoch 0: none yet
+	addresses addresses
+	seq       uint64 // of the last observation
+	file      stateKeeper
+	peers     peers
+	pause     pause
+	early     []any // what came before the state file was read, in order
+	history   history
 }
 
 // decider is the actor of a shard with roles. It executes what its two machines decide.
@@ -79,30 +77,24 @@ type decider struct {
 	health   *health.Machine
 	ended    bool // stopping or restarting: children end and are not missed
 
-	list    []election.HostConfig // as the election has it
-	hosts   map[role.Host]*watched
-	names   *actor.PID // nil: no host has a name
-	nameErr map[string]error
-	conns   map[role.Host]map[uint64]bool // backends that are counted, by ID; see Connected
-	proved  health.Proven                 // as told to health last
+	list     hostList // as the election has it
+	monitors monitors
+	pacer    pacer
+	conns    connections
+	proved   health.Proven // as told to health last
 
 	doubtSince time.Time
 	conflict   bool // several servers are writable on one timeline
 
-	mode        monitor.Mode
-	urgentSince time.Time // zero: not urgent
-	waited      time.Time // when a write waited last
-
-	stale   bool // something that the view or the rows show may have changed
-	timer   *time.Timer
-	timerID uint64
-	armed   time.Time
-	bugs    repeated
+	stale bool // something that the view or the rows show may have changed
+	alarm alarm
+	bugs  repeated
 }
 
 func newDecider(c *ActorConfig, mem *memory) *decider {
-	return &decider{cfg: c, mem: mem, log: c.Log.With().Str("shard", c.Shard.Name).Logger(),
-		hosts: map[role.Host]*watched{}, nameErr: map[string]error{}, conns: map[role.Host]map[uint64]bool{}}
+	log := c.Log.With().Str("shard", c.Shard.Name).Logger()
+	mem.addresses.errs = map[string]error{} // the actor that follows the names was restarted, too, and reports anew
+	return &decider{cfg: c, mem: mem, log: log, conns: connections{}, monitors: monitors{cfg: c, log: log, hosts: map[role.Host]*watched{}}}
 }
 
 // Receive implements actor.Actor.
@@ -160,24 +152,24 @@ func (a *decider) begin() {
 	if v := a.mem.view; v.Epoch > 0 {
 		last = &v
 	}
-	a.list = a.hostList()
+	a.list = a.mem.addresses.hosts(s.Hosts)
 	a.election = election.New(now, s.Election, a.list, a.mem.file.floor, last)
 	if last == nil {
 		a.health = health.New(now, s.Health)
 	} else {
 		a.health = health.Resume(now, s.Health, last.Elected)
-		a.mem.counts.Restarts++
-		a.mem.counts.States[health.Unhealthy]++
+		a.mem.history.counts.Restarts++
+		a.mem.history.counts.States[health.Unhealthy]++
 		a.logTransition(now, zerolog.WarnLevel, "state", last.Elected, "the shard's actor was restarted")
 	}
 	a.stale = true
-	a.mode = a.pace(now)
+	a.setPace(now)
 	a.watchNames()
 	a.reconcileMonitors(now)
 	a.elect(now, now, election.Tick{})
-	a.feedHosts(now)
+	a.judge(now, a.list.voters())
 	a.joinFleet(now)
-	for host := range a.mem.gone {
+	for host := range a.mem.addresses.gone {
 		a.elect(now, now, election.AddressGone{Host: host})
 	}
 	a.finish(now)
@@ -235,7 +227,7 @@ func (a *decider) dispatch(now time.Time, message any) {
 	case *Hinted:
 		a.hinted(now, m)
 	case *Waiting:
-		a.waited = now
+		a.pacer.waited = now
 	case *monitor.Observed:
 		a.probed(now, m.Observation)
 	case *monitor.Late:
@@ -253,8 +245,7 @@ func (a *decider) dispatch(now time.Time, message any) {
 	case *monitor.Unresolved:
 		a.unresolved(now, m)
 	case shardTick:
-		if m.id == a.timerID {
-			a.armed = time.Time{}
+		if a.alarm.fired(m) {
 			a.ticked(now)
 		}
 	case stateWritten:

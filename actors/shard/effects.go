@@ -7,10 +7,9 @@ import (
 
 	"fencepost/actors/shard/election"
 	"fencepost/actors/shard/health"
-	"fencepost/role"
 )
 
-// elect has the election take an event in, and executes what it decides. at is when the event happened: from then on a
+// elect gives the election an event, and executes what it decides. at is when the event happened: from then on a
 // doubt that it raises counts, as it does in the election.
 func (a *decider) elect(now, at time.Time, e election.Event) {
 	effects := a.election.Step(now, e)
@@ -38,12 +37,12 @@ func (a *decider) electionEffect(now, at time.Time, e election.Effect) {
 			return
 		}
 		a.doubtSince = now
-		a.mem.counts.Doubts++
+		a.mem.history.counts.Doubts++
 		a.logTransition(now, zerolog.InfoLevel, "doubt", e.Host, e.Why)
 	case election.DoubtOver:
 		a.logTransition(now, zerolog.InfoLevel, "doubt over", e.Host, "it was proven by an answer requested after the last doubt")
 	case election.Demoted:
-		a.mem.counts.Demotions++
+		a.mem.history.counts.Demotions++
 		a.logTransition(now, zerolog.WarnLevel, "demoted", e.Host, e.Why)
 	case election.Conflict:
 		a.conflict = true
@@ -54,11 +53,11 @@ func (a *decider) electionEffect(now, at time.Time, e election.Effect) {
 	case election.Foreign:
 		a.logTransition(now, zerolog.WarnLevel, "foreign", e.Host, foreignText(e))
 	case election.ProbeNow:
-		a.probe(e.Host)
+		a.monitors.probe(a.ctx, e.Host)
 	case election.ClaimRefused, election.Stale:
 		a.log.Debug().Stringer("effect", e).Msg("shard: dropped")
 	case election.Bug:
-		a.bug(now, e.What)
+		a.bugs.bug(now, a.log, e.What)
 	}
 }
 
@@ -68,7 +67,7 @@ func (a *decider) viewChanged(now time.Time, e election.ViewChanged) {
 		level = zerolog.WarnLevel
 	}
 	if e.View.Elected != e.Previous.Elected {
-		a.mem.counts.Elections++
+		a.mem.history.counts.Elections++
 	}
 	a.logTransition(now, level, "view", e.View.Elected, e.Reason)
 	if e.View.Elected != e.Previous.Elected {
@@ -76,48 +75,48 @@ func (a *decider) viewChanged(now time.Time, e election.ViewChanged) {
 	}
 }
 
-// assess has the state of the shard take an event in.
+// assess gives the state of the shard an event, and executes what it decides.
 func (a *decider) assess(now time.Time, e health.Event) {
 	for _, e := range a.health.Step(now, e) {
 		a.stale = true
 		switch e := e.(type) {
 		case health.Entered:
-			a.mem.counts.States[e.State]++
+			a.mem.history.counts.States[e.State]++
 			level := zerolog.InfoLevel
 			if e.State == health.Failover {
 				level = zerolog.WarnLevel
-				a.probeAll()
+				a.monitors.probeAll(a.ctx)
 			}
 			a.logTransition(now, level, "state", e.Host, e.Reason)
 		case health.Bug:
-			a.bug(now, e.What)
+			a.bugs.bug(now, a.log, e.What)
 		}
 	}
 }
 
-// bug logs what cannot happen, at most once a minute.
-func (a *decider) bug(now time.Time, what string) {
-	if count, due := a.bugs.due(now); due {
-		a.log.Error().Str("what", what).Int("count", count).Msg("shard: unexpected event; assumed unsafe")
-	}
-}
-
-// finish ends the handling of a message: it feeds what one machine says to the other, publishes, and sets the timer.
+// finish ends the handling of a message.
 func (a *decider) finish(now time.Time) {
-	a.dropGone(now)
-	a.endPauseIfDue(now)
+	// Each step may change what the next one looks at: an address and a pause end because of who is elected now; the judge
+	// may raise the floor, which unseats; only of whoever is elected after that may health hear a proof; pace and view come
+	// from what all of them have made of the message.
+	if elected := a.election.View().Elected; a.mem.addresses.dropGone(elected) {
+		a.replaceHosts(now, "an address is gone from its name")
+	}
+	a.endPause(now, a.mem.pause.over(now, a.election.View().Elected))
 	a.feedJudge(now)
 	a.feedProof(now)
 	a.setPace(now)
-	if a.stale || a.explains() {
+	if a.stale || a.explainer().needed() { // explanations have ages
 		a.publish(now)
 		a.stale = false
 	}
-	// Behind the view: whoever sees the doubt over sees who is elected.
+	// Behind the view: a lane that sees the doubt over also sees who is elected, and never grants on the old view without it.
 	if _, doubted := a.election.InDoubt(); !doubted && a.cfg.Shard.doubted.Load() {
 		a.cfg.Shard.Doubted(false, now)
 	}
-	a.save(now)
+	// Behind the view as well: a slow disk must not keep lanes from a new primary. What the file does not hold yet when the
+	// process dies is learnt anew from the hosts.
+	a.mem.file.save(now, a.ctx, a.mem.settings.StateFile, a.election.View())
 	a.arm(now)
 }
 
@@ -136,7 +135,7 @@ func (a *decider) feedProof(now time.Time) {
 func (a *decider) ticked(now time.Time) {
 	a.elect(now, now, election.Tick{})
 	a.assess(now, health.Tick{})
-	if a.names == nil {
+	if a.monitors.names == nil {
 		a.watchNames()
 	}
 	a.reconcileMonitors(now)
@@ -146,7 +145,7 @@ func (a *decider) ticked(now time.Time) {
 // tickEvery is how long rows and lag go without being looked at.
 const tickEvery = time.Second
 
-// arm sets the timer to when time alone may change something.
+// arm sets the alarm to when time alone may change something.
 func (a *decider) arm(now time.Time) {
 	next := now.Add(tickEvery)
 	sooner := func(t time.Time) {
@@ -156,13 +155,13 @@ func (a *decider) arm(now time.Time) {
 	}
 	sooner(a.election.Next())
 	sooner(a.health.Next())
-	if a.paused() {
+	if a.mem.pause.active() {
 		sooner(a.mem.pause.until)
 	}
-	if a.writeWaits(now) {
-		sooner(a.waited.Add(waitKept))
+	if a.pacer.writeWaits(now) {
+		sooner(a.pacer.waited.Add(waitKept))
 	}
-	for _, w := range a.hosts {
+	for _, w := range a.monitors.hosts {
 		if w.banned(now) {
 			sooner(w.ban.until)
 		}
@@ -170,40 +169,15 @@ func (a *decider) arm(now time.Time) {
 	if least := now.Add(time.Millisecond); next.Before(least) {
 		next = least
 	}
-	if !a.armed.IsZero() && !next.Before(a.armed) {
-		return // also if that time has passed: the tick is on its way
-	}
-	a.disarm()
-	a.armed = next
-	root, self, id := a.ctx.ActorSystem().Root, a.ctx.Self(), a.timerID
-	a.timer = time.AfterFunc(next.Sub(now), func() { root.Send(self, shardTick{id}) })
+	root, self := a.ctx.ActorSystem().Root, a.ctx.Self()
+	a.alarm.set(now, next, func(tick shardTick) { root.Send(self, tick) })
 }
 
-func (a *decider) disarm() {
-	if a.timer != nil {
-		a.timer.Stop()
-	}
-	a.timerID++
-}
-
-// end gives up the timer; children end with the actor, and what is known stays in memory.
+// end stops the alarm; children end with the actor, and what is known stays in memory.
 func (a *decider) end() {
 	a.ended = true
-	a.disarm()
+	a.alarm.stop()
 	if a.ctx != nil && a.election != nil {
 		a.cfg.Shard.Doubted(true, time.Now())
-	}
-}
-
-// probe asks the host's monitor for a probe now.
-func (a *decider) probe(h role.Host) {
-	if w := a.hosts[h]; w != nil && w.pid != nil {
-		a.ctx.Send(w.pid, probeNow)
-	}
-}
-
-func (a *decider) probeAll() {
-	for _, h := range a.list {
-		a.probe(h.Host)
 	}
 }

@@ -30,14 +30,35 @@ func AboutLogin(code string) bool {
 	return code != "" && code != pgerr.CannotConnectNow && !announcesEnd(code)
 }
 
+// connections are the backends that are counted, by host and ID.
+type connections map[role.Host]map[uint64]bool
+
+// add counts a backend; false: it was counted before, and the lane or the actor was restarted.
+func (c connections) add(h role.Host, id uint64) bool {
+	if c[h] == nil {
+		c[h] = map[uint64]bool{}
+	}
+	was := c[h][id]
+	c[h][id] = true
+	return !was
+}
+
+// remove reports whether the backend was counted.
+func (c connections) remove(h role.Host, id uint64) bool {
+	was := c[h][id]
+	delete(c[h], id)
+	if len(c[h]) == 0 {
+		delete(c, h)
+	}
+	return was
+}
+
+func (c connections) none(h role.Host) bool { return len(c[h]) == 0 }
+
 // connected: a backend is logged in.
 func (a *decider) connected(now time.Time, m *Connected) {
 	h := role.Host(m.Host)
-	if a.conns[h] == nil {
-		a.conns[h] = map[uint64]bool{}
-	}
-	if !a.conns[h][m.Backend] {
-		a.conns[h][m.Backend] = true
+	if a.conns.add(h, m.Backend) {
 		a.assess(now, health.Connected{Host: h})
 	}
 	if m.Observation != nil {
@@ -48,7 +69,7 @@ func (a *decider) connected(now time.Time, m *Connected) {
 	a.stale = true
 }
 
-// observed takes an answer in, a backend's or a monitor's.
+// observed records an answer, a backend's or a monitor's.
 func (a *decider) observed(now time.Time, o role.Observation) {
 	a.mem.seq++
 	o.Observer, o.Seq = a.cfg.Observer, a.mem.seq
@@ -61,9 +82,8 @@ func (a *decider) observed(now time.Time, o role.Observation) {
 func (a *decider) hostLost(now time.Time, m *HostLost) {
 	h, expected := role.Host(m.Host), m.Expected || endsAsTold(m.Code)
 	a.elect(now, m.At, election.Lost{Host: h, Expected: expected, At: m.At})
-	switch counted := a.conns[h][m.Backend]; {
-	case counted:
-		delete(a.conns[h], m.Backend)
+	switch {
+	case a.conns.remove(h, m.Backend):
 		a.assess(now, health.Disconnected{Host: h, Expected: expected, Code: m.Code, Opened: m.Opened, At: m.At})
 	case !expected: // one that was not counted, because the actor or the lane was restarted
 		a.assess(now, health.ConnectFailed{Host: h, At: m.At})
@@ -71,19 +91,16 @@ func (a *decider) hostLost(now time.Time, m *HostLost) {
 			a.assess(now, health.ShutdownNotice{Host: h, Code: m.Code})
 		}
 	}
-	if len(a.conns[h]) == 0 {
-		delete(a.conns, h)
-		if !a.has(h) {
-			a.assess(now, health.HostGone{Host: h})
-		}
+	if a.conns.none(h) && !a.list.has(h) {
+		a.assess(now, health.HostGone{Host: h})
 	}
 	if expected {
 		return
 	}
 	if m.Code == "" || announcesEnd(m.Code) {
-		a.ban(now, h)
+		a.stale = a.monitors.ban(now, h, a.election.View().Elected) || a.stale
 	}
-	a.probeAfterLoss(h)
+	a.monitors.probeAfterLoss(a.ctx, h, a.election.View().Elected)
 }
 
 // connectFailed: a backend could not connect or log in.
@@ -102,8 +119,8 @@ func (a *decider) connectFailed(now time.Time, m *ConnectFailed) {
 	default:
 		a.elect(now, m.At, election.Failed{Host: h, Why: "it could not be connected to", At: m.At})
 	}
-	a.ban(now, h)
-	a.probe(h)
+	a.stale = a.monitors.ban(now, h, a.election.View().Elected) || a.stale
+	a.monitors.probe(a.ctx, h)
 }
 
 // refused reports whether a connect failed because the host itself said no.
@@ -124,28 +141,18 @@ func (a *decider) hinted(now time.Time, m *Hinted) {
 		a.assess(now, health.ShutdownNotice{Host: h, Code: m.Code})
 	}
 	a.elect(now, m.At, election.Hint{Host: h, Why: why, At: m.At})
-	a.probeAfterLoss(h)
-}
-
-// probeAfterLoss asks the monitor of a host that something happened to, and all of them if it is the elected one: whoever
-// takes over is then found sooner.
-func (a *decider) probeAfterLoss(h role.Host) {
-	if h == a.election.View().Elected {
-		a.probeAll()
-	} else {
-		a.probe(h)
-	}
+	a.monitors.probeAfterLoss(a.ctx, h, a.election.View().Elected)
 }
 
 // probed: a monitor was answered.
 func (a *decider) probed(now time.Time, o role.Observation) {
 	a.observed(now, o)
 	a.assess(now, health.MonitorAnswered{Host: o.Host, Asked: o.Asked, InRecovery: o.Verdict == role.InRecovery})
-	if v := a.election.View(); v.Elected == o.Host && a.roleOf(o.Host) == election.Any {
+	if v := a.election.View(); v.Elected == o.Host && a.list.roleOf(o.Host) == election.Any {
 		a.assess(now, health.Proven{Host: o.Host, Asked: o.Asked}) // nobody checks it: that it answers must do
 	}
-	if w := a.hosts[o.Host]; w != nil {
-		w.answered(o, a.primaryLSN(o))
+	if w := a.monitors.hosts[o.Host]; w != nil {
+		w.answered(o, primaryLSN(a.election, o))
 	}
 	a.stale = true
 }
@@ -154,14 +161,14 @@ func (a *decider) monitorLost(now time.Time, m *monitor.Lost) {
 	a.elect(now, m.At, election.Lost{Host: m.Host, Expected: m.Expected, At: m.At})
 	a.monitorGone(now, m.Host, health.Disconnected{Expected: m.Expected, Code: m.Code, At: m.At})
 	if !m.Expected {
-		a.probeAfterLoss(m.Host)
+		a.monitors.probeAfterLoss(a.ctx, m.Host, a.election.View().Elected)
 	}
 	a.stale = true
 }
 
 // monitorGone takes the monitor's connection off the count, if it is on it.
 func (a *decider) monitorGone(now time.Time, h role.Host, e health.Disconnected) {
-	if w := a.hosts[h]; w != nil && w.up {
+	if w := a.monitors.hosts[h]; w != nil && w.up {
 		w.up = false
 		e.Host, e.Monitor = h, true
 		a.assess(now, e)
@@ -193,7 +200,7 @@ func (a *decider) monitorFailed(now time.Time, m *monitor.Failed) {
 }
 
 func (a *decider) monitorState(now time.Time, m *monitor.State) {
-	w := a.hosts[m.Host]
+	w := a.monitors.hosts[m.Host]
 	if w == nil {
 		return
 	}

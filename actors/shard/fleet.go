@@ -66,20 +66,6 @@ func (a *decider) feedJudge(now time.Time) {
 	}
 }
 
-// feedHosts gives the judge the hosts that raise the floor.
-func (a *decider) feedHosts(now time.Time) {
-	if a.cfg.Fleet == nil {
-		return
-	}
-	var hosts []role.Host
-	for _, h := range a.list {
-		if h.Role == election.Auto || h.Role == election.Primary {
-			hosts = append(hosts, h.Host)
-		}
-	}
-	a.judge(now, evidence.Hosts{List: hosts})
-}
-
 // publishObserved tells the judge and the others of an answer: what is new at once, the rest now and then.
 func (a *decider) publishObserved(now time.Time, o role.Observation) {
 	if a.cfg.Fleet == nil {
@@ -94,8 +80,20 @@ func (a *decider) publishObserved(now time.Time, o role.Observation) {
 	a.ctx.Send(a.cfg.Fleet, &cluster.Publish{Shard: a.cfg.Shard.Name, Observation: o})
 }
 
-// judge has the judge take an event in, and executes what it makes of it.
+// claimedBy names the claim that raises the floor above what this process saw itself; "" if none does.
+func (p *peers) claimedBy(v election.View) string {
+	c := p.claim
+	if c.Floor.Timeline <= v.Own || c.Floor.Timeline != v.Floor.Timeline || c.Floor.Generation != v.Floor.Generation {
+		return ""
+	}
+	return c.Why
+}
+
+// judge gives the judge an event, and executes what it makes of it.
 func (a *decider) judge(now time.Time, e evidence.Event) {
+	if a.cfg.Fleet == nil {
+		return
+	}
 	for _, e := range a.mem.peers.judge.Step(now, e) {
 		switch e := e.(type) {
 		case evidence.Floor:
@@ -103,27 +101,17 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 			a.elect(now, now, a.mem.peers.claim)
 		case evidence.Doubt:
 			a.elect(now, now, election.Hint{Host: e.Host, Why: "reported by a peer: " + e.Why})
-			a.probeAfterLoss(e.Host)
+			a.monitors.probeAfterLoss(a.ctx, e.Host, a.election.View().Elected)
 		case evidence.Probe:
-			a.probe(e.Host)
+			a.monitors.probe(a.ctx, e.Host)
 		case evidence.Forget:
-			a.mem.counts.Forgets++
+			a.mem.history.counts.Forgets++
 			a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET from another member: system identifier and floor were cleared")
 			a.elect(now, now, election.Forget{Generation: e.Generation})
 		case evidence.Refused:
 			a.log.Info().Str("host", string(e.Host)).Str("member", e.Member).Str("reason", e.Why).Msg("shard: a peer's claim was rejected")
 		}
 	}
-}
-
-// claimedBy names the claim that raises the floor above what this process saw itself, as the beginning of an explanation; ""
-// if none does.
-func (a *decider) claimedBy() string {
-	c, v := a.mem.peers.claim, a.election.View()
-	if c.Floor.Timeline <= v.Own || c.Floor.Timeline != v.Floor.Timeline || c.Floor.Generation != v.Floor.Generation {
-		return ""
-	}
-	return c.Why + "; "
 }
 
 // ready: the fleet has been heard, or there is nobody to hear.

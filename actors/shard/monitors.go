@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
 
 	"fencepost/actors/monitor"
 	"fencepost/actors/shard/election"
@@ -35,43 +36,115 @@ var (
 	closeDown = &monitor.Close{}
 )
 
+// monitors are the actors that watch the shard's hosts.
+type monitors struct {
+	cfg   *ActorConfig
+	log   zerolog.Logger
+	hosts map[role.Host]*watched
+	order hostList
+	names *actor.PID // nil: no host has a name
+	mode  monitor.Mode
+}
+
+// probe asks the host's monitor for a probe now.
+func (m *monitors) probe(ctx actor.Context, h role.Host) {
+	if w := m.hosts[h]; w != nil && w.pid != nil {
+		ctx.Send(w.pid, probeNow)
+	}
+}
+
+func (m *monitors) probeAll(ctx actor.Context) {
+	for _, h := range m.order {
+		m.probe(ctx, h.Host)
+	}
+}
+
+// probeAfterLoss asks the monitor of a host that something happened to, and all of them if it is the elected one: a host
+// that takes over is then found sooner.
+func (m *monitors) probeAfterLoss(ctx actor.Context, h, elected role.Host) {
+	if h == elected {
+		m.probeAll(ctx)
+	} else {
+		m.probe(ctx, h)
+	}
+}
+
+// setMode tells the monitors how often to probe, if that is new.
+func (m *monitors) setMode(ctx actor.Context, mode monitor.Mode) {
+	if mode == m.mode {
+		return
+	}
+	m.mode = mode
+	for _, h := range m.order {
+		if w := m.hosts[h.Host]; w.pid != nil {
+			ctx.Send(w.pid, &mode)
+		}
+	}
+}
+
+// start spawns a host's monitor.
+func (m *monitors) start(ctx actor.Context, h election.HostConfig, login monitorLogin) *actor.PID {
+	c := monitor.Config{
+		Host: h.Host, User: login.user, Database: login.database, Dial: m.cfg.Dial, Mode: m.mode, Log: m.log,
+		Password: func(context.Context) (string, error) { return login.password, nil },
+	}
+	if named(HostSetting{Addr: h.Name, Role: h.Role}) {
+		c.Names, c.Name = m.names, h.Name
+	}
+	return ctx.SpawnPrefix(m.cfg.Monitor(c), "monitor-")
+}
+
+// ban keeps reads from a standby for a while; false: it is the primary, whose failings are the election's business, or is
+// banned already.
+func (m *monitors) ban(now time.Time, h, elected role.Host) bool {
+	w := m.hosts[h]
+	if w == nil || h == elected || w.banned(now) {
+		return false
+	}
+	w.ban.length = min(max(2*w.ban.length, firstBan), longestBan)
+	w.ban.since, w.ban.until = now, now.Add(w.ban.length)
+	m.log.Info().Str("host", string(h)).Dur("for", w.ban.length).Msg("shard: standby banned")
+	return true
+}
+
+// candidates are the hosts that a client's login may look at where their monitors cannot: what answers, but does not let
+// the monitor in, may be the primary all the same.
+func (m *monitors) candidates(list hostList) (hosts []string) {
+	for _, c := range list {
+		if w := m.hosts[c.Host]; c.Role != election.Replica && w != nil && (w.kind == monitor.Rejected || w.kind == monitor.Senseless) {
+			hosts = append(hosts, string(c.Host))
+		}
+	}
+	return hosts
+}
+
 // reconcileMonitors sees that each host of the list has a monitor with the right login, and no other host has one.
 func (a *decider) reconcileMonitors(now time.Time) {
-	for h, w := range a.hosts {
-		if !a.has(h) {
+	hosts := a.monitors.hosts
+	for h, w := range hosts {
+		if !a.list.has(h) {
 			a.stopMonitor(now, h, w)
-			delete(a.hosts, h)
-			if len(a.conns[h]) == 0 {
+			delete(hosts, h)
+			if a.conns.none(h) {
 				a.assess(now, health.HostGone{Host: h})
 			}
 		}
 	}
+	a.monitors.order = a.list
 	login := a.mem.settings.login()
 	for _, c := range a.list {
-		w := a.hosts[c.Host]
+		w := hosts[c.Host]
 		if w == nil {
 			w = &watched{}
-			a.hosts[c.Host] = w
+			hosts[c.Host] = w
 		}
 		if standIn(c) || w.pid != nil && w.login == login {
 			continue
 		}
 		a.stopMonitor(now, c.Host, w)
 		w.login = login
-		w.pid = a.ctx.SpawnPrefix(a.cfg.Monitor(a.monitorConfig(c)), "monitor-")
+		w.pid = a.monitors.start(a.ctx, c, login)
 	}
-}
-
-func (a *decider) monitorConfig(c election.HostConfig) monitor.Config {
-	login := a.mem.settings.login()
-	m := monitor.Config{
-		Host: c.Host, User: login.user, Database: login.database, Dial: a.cfg.Dial, Mode: a.mode, Log: a.log,
-		Password: func(context.Context) (string, error) { return login.password, nil },
-	}
-	if named(HostSetting{Addr: c.Name, Role: c.Role}) {
-		m.Names, m.Name = a.names, c.Name
-	}
-	return m
 }
 
 // stopMonitor ends a host's monitor. That is no loss.
@@ -90,10 +163,10 @@ func (a *decider) terminated(who *actor.PID) {
 	if a.ended || a.election == nil {
 		return
 	}
-	if a.names != nil && a.names.Equal(who) {
-		a.names = nil
+	if a.monitors.names != nil && a.monitors.names.Equal(who) {
+		a.monitors.names = nil
 	}
-	for h, w := range a.hosts {
+	for h, w := range a.monitors.hosts {
 		if w.pid != nil && w.pid.Equal(who) {
 			a.log.Error().Str("host", string(h)).Msg("shard: monitor ended")
 			a.monitorGone(time.Now(), h, health.Disconnected{Expected: true, At: time.Now()})
@@ -102,44 +175,40 @@ func (a *decider) terminated(who *actor.PID) {
 	}
 }
 
+// setPace tells the monitors how often to probe.
+func (a *decider) setPace(now time.Time) {
+	_, doubted := a.election.InDoubt()
+	urgent := doubted || a.election.View().Elected == "" || a.health.State() != health.Healthy
+	a.monitors.setMode(a.ctx, a.pacer.mode(now, a.mem.settings.Interval, urgent))
+}
+
+// pacer decides how often monitors probe.
+type pacer struct {
+	urgentSince time.Time // zero: not urgent
+	waited      time.Time // when a write waited last
+}
+
 // defaultInterval is role_check_interval where none is given.
 const defaultInterval = time.Second
 
-// waitKept is how long a write counts as waiting after the last word of it.
+// waitKept is how long a write counts as waiting after the last Waiting.
 const waitKept = 300 * time.Millisecond
 
-func (a *decider) writeWaits(now time.Time) bool {
-	return !a.waited.IsZero() && now.Before(a.waited.Add(waitKept))
+func (p *pacer) writeWaits(now time.Time) bool {
+	return !p.waited.IsZero() && now.Before(p.waited.Add(waitKept))
 }
 
-// pace is how often monitors are to probe.
-func (a *decider) pace(now time.Time) monitor.Mode {
-	interval := a.mem.settings.Interval
+// mode is how often to probe; zero interval: the default. urgent: the shard is in doubt, not healthy or without a primary.
+func (p *pacer) mode(now time.Time, interval time.Duration, urgent bool) monitor.Mode {
 	if interval <= 0 {
 		interval = defaultInterval
 	}
-	_, doubted := a.election.InDoubt()
-	urgent := doubted || a.election.View().Elected == "" || a.health.State() != health.Healthy
-	waits := a.writeWaits(now)
+	waits := p.writeWaits(now)
 	switch {
 	case !urgent && !waits:
-		a.urgentSince = time.Time{}
-	case a.urgentSince.IsZero():
-		a.urgentSince = now
+		p.urgentSince = time.Time{}
+	case p.urgentSince.IsZero():
+		p.urgentSince = now
 	}
-	return monitor.Pace(interval, urgent, now.Sub(a.urgentSince), waits)
-}
-
-// setPace tells the monitors how often to probe, if that is new.
-func (a *decider) setPace(now time.Time) {
-	mode := a.pace(now)
-	if mode == a.mode {
-		return
-	}
-	a.mode = mode
-	for _, c := range a.list {
-		if w := a.hosts[c.Host]; w.pid != nil {
-			a.ctx.Send(w.pid, &mode)
-		}
-	}
+	return monitor.Pace(interval, urgent, now.Sub(p.urgentSince), waits)
 }

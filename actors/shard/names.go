@@ -2,18 +2,20 @@ package shard
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"fencepost/actors/monitor"
 	"fencepost/actors/shard/election"
+	"fencepost/cluster/evidence"
 	"fencepost/role"
 )
-
-// This file keeps the list of hosts: the addresses of the settings, and those that names have.
 
 // address gives the address that a host of the settings is; false if it is a name.
 func address(addr string) (role.Host, bool) {
@@ -41,11 +43,60 @@ func named(s HostSetting) bool {
 	return !fixed && s.Role != election.Any
 }
 
-// hostList is the election's list. A name stands for itself as long as it has no address. The elected host's address that
-// a name has lost stays behind the others.
-func (a *decider) hostList() []election.HostConfig {
-	var list []election.HostConfig
-	for _, s := range a.mem.settings.Hosts {
+// standIn reports whether a host of the list is a name without an address.
+func standIn(h election.HostConfig) bool {
+	return string(h.Host) == h.Name && named(HostSetting{Addr: h.Name, Role: h.Role})
+}
+
+// hostList is the shard's hosts as the election has them.
+type hostList []election.HostConfig
+
+func (l hostList) has(h role.Host) bool {
+	return slices.ContainsFunc(l, func(c election.HostConfig) bool { return c.Host == h })
+}
+
+// roleOf is a host's role; Auto for one that is not in the list.
+func (l hostList) roleOf(h role.Host) election.Role {
+	if i := slices.IndexFunc(l, func(c election.HostConfig) bool { return c.Host == h }); i >= 0 {
+		return l[i].Role
+	}
+	return election.Auto
+}
+
+// voters are the hosts that raise the floor, for the judge.
+func (l hostList) voters() (e evidence.Hosts) {
+	for _, h := range l {
+		if h.Role == election.Auto || h.Role == election.Primary {
+			e.List = append(e.List, h.Host)
+		}
+	}
+	return e
+}
+
+func (l hostList) String() string {
+	names := make([]string, len(l))
+	for i, c := range l {
+		names[i] = c.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// addresses are what the names of the settings stand for.
+type addresses struct {
+	resolved map[string][]role.Host
+	gone     map[role.Host]string // the elected host's address that its name, the value, does not have any more
+	errs     map[string]error     // of the names that do not resolve
+}
+
+func newAddresses() addresses {
+	return addresses{map[string][]role.Host{}, map[role.Host]string{}, map[string]error{}}
+}
+
+// hosts are the hosts of the settings. A name stands for itself as long as it has no address. The elected host's address
+// that a name has lost stays behind the others.
+func (n *addresses) hosts(settings []HostSetting) hostList {
+	var list hostList
+	for _, s := range settings {
 		add := func(h role.Host) {
 			list = append(list, election.HostConfig{Host: h, Role: s.Role, Name: s.Addr})
 		}
@@ -54,14 +105,14 @@ func (a *decider) hostList() []election.HostConfig {
 			add(h)
 			continue
 		}
-		addrs := a.mem.resolved[s.Addr]
+		addrs := n.resolved[s.Addr]
 		if len(addrs) == 0 {
 			add(role.Host(s.Addr))
 		}
 		for _, h := range addrs {
 			add(h)
 		}
-		for h, name := range a.mem.gone { // one at most: the elected one
+		for h, name := range n.gone { // one at most: the elected one
 			if name == s.Addr {
 				add(h)
 			}
@@ -70,71 +121,80 @@ func (a *decider) hostList() []election.HostConfig {
 	return list
 }
 
-// standIn reports whether a host of the list is a name without an address.
-func standIn(h election.HostConfig) bool {
-	return string(h.Host) == h.Name && named(HostSetting{Addr: h.Name, Role: h.Role})
-}
-
-func (a *decider) has(h role.Host) bool {
-	return slices.ContainsFunc(a.list, func(c election.HostConfig) bool { return c.Host == h })
-}
-
-func (a *decider) roleOf(h role.Host) election.Role {
-	if i := slices.IndexFunc(a.list, func(c election.HostConfig) bool { return c.Host == h }); i >= 0 {
-		return a.list[i].Role
-	}
-	return election.Auto
-}
-
-// watchNames sends the names of the settings to the actor that follows them.
-func (a *decider) watchNames() {
-	var names []string
-	for _, s := range a.mem.settings.Hosts {
+// names are those of the settings. What is known of others is dropped.
+func (n *addresses) names(settings []HostSetting) (names []string) {
+	for _, s := range settings {
 		if named(s) && !slices.Contains(names, s.Addr) {
 			names = append(names, s.Addr)
 		}
 	}
-	for name := range a.mem.resolved {
+	for name := range n.resolved {
 		if !slices.Contains(names, name) {
-			delete(a.mem.resolved, name)
+			delete(n.resolved, name)
 		}
 	}
-	for h, name := range a.mem.gone {
+	for h, name := range n.gone {
 		if !slices.Contains(names, name) {
-			delete(a.mem.gone, h)
+			delete(n.gone, h)
 		}
 	}
-	for name := range a.nameErr {
+	for name := range n.errs {
 		if !slices.Contains(names, name) {
-			delete(a.nameErr, name)
+			delete(n.errs, name)
 		}
 	}
-	if a.names == nil && len(names) > 0 {
-		a.names = a.ctx.SpawnPrefix(monitor.NamesProps(monitor.NamesConfig{Resolver: a.cfg.Resolver, Log: a.log}), "names-")
+	return names
+}
+
+// resolve records the addresses of a name, and returns what the election has to know of them.
+func (n *addresses) resolve(settings []HostSetting, m *monitor.Resolved, elected role.Host) (events []election.Event) {
+	delete(n.errs, m.Name)
+	before := n.resolved[m.Name]
+	n.resolved[m.Name] = m.Hosts
+	if slices.Contains(before, elected) && !n.hosts(settings).has(elected) {
+		n.gone[elected] = m.Name
+		events = append(events, election.AddressGone{Host: elected})
 	}
-	if a.names != nil {
-		a.ctx.Send(a.names, &monitor.Watch{Names: names})
+	for _, h := range m.Hosts {
+		if _, was := n.gone[h]; was {
+			delete(n.gone, h)
+			events = append(events, election.AddressBack{Host: h})
+		}
+	}
+	return events
+}
+
+// dropGone forgets an address that its name has lost, once it is not the elected host's any more; false: there was none.
+func (n *addresses) dropGone(elected role.Host) bool {
+	any := len(n.gone) > 0
+	for h := range n.gone {
+		if h != elected {
+			delete(n.gone, h)
+		}
+	}
+	return any
+}
+
+// watchNames sends the names of the settings to the actor that follows them.
+func (a *decider) watchNames() {
+	names := a.mem.addresses.names(a.mem.settings.Hosts)
+	w := &a.monitors
+	if w.names == nil && len(names) > 0 {
+		w.names = a.ctx.SpawnPrefix(monitor.NamesProps(monitor.NamesConfig{Resolver: a.cfg.Resolver, Log: a.log}), "names-")
+	}
+	if w.names != nil {
+		a.ctx.Send(w.names, &monitor.Watch{Names: names})
 	}
 }
 
 // resolved: a name has addresses, or others than before.
 func (a *decider) resolved(now time.Time, m *monitor.Resolved) {
-	if !slices.ContainsFunc(a.mem.settings.Hosts, func(s HostSetting) bool { return s.Addr == m.Name && named(s) }) {
+	settings := a.mem.settings.Hosts
+	if !slices.ContainsFunc(settings, func(s HostSetting) bool { return s.Addr == m.Name && named(s) }) {
 		return
 	}
-	delete(a.nameErr, m.Name)
-	before := a.mem.resolved[m.Name]
-	a.mem.resolved[m.Name] = m.Hosts
-	elected := a.election.View().Elected
-	if slices.Contains(before, elected) && !slices.ContainsFunc(a.hostList(), func(c election.HostConfig) bool { return c.Host == elected }) {
-		a.mem.gone[elected] = m.Name
-		a.elect(now, now, election.AddressGone{Host: elected})
-	}
-	for _, h := range m.Hosts {
-		if _, was := a.mem.gone[h]; was {
-			delete(a.mem.gone, h)
-			a.elect(now, now, election.AddressBack{Host: h})
-		}
+	for _, e := range a.mem.addresses.resolve(settings, m, a.election.View().Elected) {
+		a.elect(now, now, e)
 	}
 	a.replaceHosts(now, m.Name+" has other addresses")
 	a.stale = true
@@ -142,9 +202,9 @@ func (a *decider) resolved(now time.Time, m *monitor.Resolved) {
 
 // unresolved: a name has no answer. One that had one keeps its addresses.
 func (a *decider) unresolved(now time.Time, m *monitor.Unresolved) {
-	a.nameErr[m.Name] = m.Err
+	a.mem.addresses.errs[m.Name] = m.Err
 	a.stale = true
-	if a.has(role.Host(m.Name)) {
+	if a.list.has(role.Host(m.Name)) {
 		why := "its name does not resolve"
 		if m.Slow {
 			why = "its name was not resolved in time"
@@ -153,28 +213,15 @@ func (a *decider) unresolved(now time.Time, m *monitor.Unresolved) {
 	}
 }
 
-// dropGone lets go of an address that its name has lost, once it is not the elected host's any more.
-func (a *decider) dropGone(now time.Time) {
-	if len(a.mem.gone) == 0 {
-		return
-	}
-	for h := range a.mem.gone {
-		if h != a.election.View().Elected {
-			delete(a.mem.gone, h)
-		}
-	}
-	a.replaceHosts(now, "an address is gone from its name")
-}
-
 // replaceHosts gives the election the list of hosts, if it is another one, and each host its monitor.
 func (a *decider) replaceHosts(now time.Time, why string) {
-	list := a.hostList()
+	list := a.mem.addresses.hosts(a.mem.settings.Hosts)
 	if slices.Equal(list, a.list) {
 		return
 	}
-	a.list = list
-	a.feedHosts(now)
-	a.hostsChanged(now, why)
+	a.list, a.stale = list, true
+	a.judge(now, list.voters())
+	a.logTransition(now, zerolog.InfoLevel, "hosts", "", fmt.Sprintf("%s: %s", why, list))
 	a.reconcileMonitors(now)
 	a.elect(now, now, election.Hosts{List: list})
 }

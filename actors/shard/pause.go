@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"fencepost/role"
 )
 
@@ -32,62 +30,44 @@ type pastPause struct {
 // maxPastPauses is how many are known by their IDs.
 const maxPastPauses = 100
 
-func (a *decider) pauseWrites(now time.Time, m *PauseWrites) {
-	a.endPauseIfDue(now) // its time may be over since before this process was frozen
-	h, elected := &a.mem.pause, a.election.View().Elected
-	answer := PauseState{Elected: string(elected)}
-	past := slices.IndexFunc(h.past, func(p pastPause) bool { return p.id == m.ID })
+// request begins a pause of writes to the elected host, or prolongs the one with the same ID.
+func (p *pause) request(now time.Time, m *PauseWrites, elected role.Host) (answer PauseState, began bool) {
+	answer.Elected = string(elected)
+	past := slices.IndexFunc(p.past, func(p pastPause) bool { return p.id == m.ID })
 	switch {
 	case past >= 0:
-		answer.From = string(h.past[past].from)
-	case h.id == m.ID && h.ended:
-	case h.id == m.ID:
-		h.until = now.Add(m.For)
-	case h.id != "" && !h.ended:
+		answer.From = string(p.past[past].from)
+	case p.id == m.ID && p.ended:
+	case p.id == m.ID:
+		p.until = now.Add(m.For)
+	case p.active():
 		answer.Err = errors.New("another switchover of the shard is under way")
 	case elected == "":
 		answer.Err = ErrNoPrimaryToPause
 	default:
-		if h.id != "" {
-			h.past = append(h.past[max(0, len(h.past)-maxPastPauses+1):], pastPause{h.id, h.from})
+		if p.id != "" {
+			p.past = append(p.past[max(0, len(p.past)-maxPastPauses+1):], pastPause{p.id, p.from})
 		}
-		*h = pause{id: m.ID, from: elected, began: now, until: now.Add(m.For), past: h.past}
-		a.logTransition(now, zerolog.InfoLevel, "switchover", elected, "writes wait for another primary")
-		a.probeAll()
+		*p = pause{id: m.ID, from: elected, began: now, until: now.Add(m.For), past: p.past}
+		began = true
 	}
-	if h.id == m.ID {
-		answer.Paused, answer.From = !h.ended, string(h.from)
+	if p.id == m.ID {
+		answer.Paused, answer.From = !p.ended, string(p.from)
 	}
-	a.stale = true
-	if m.Reply != nil {
-		m.Reply <- answer
-	}
+	return answer, began
 }
 
-// endPauseIfDue ends a pause whose time is over, or that has got what it waited for.
-func (a *decider) endPauseIfDue(now time.Time) {
-	h := &a.mem.pause
-	if h.id == "" || h.ended {
-		return
-	}
-	switch elected := a.election.View().Elected; {
-	case elected != "" && elected != h.from:
-		a.endPause(now, "another host is the primary: writes resume")
-	case !now.Before(h.until):
-		a.endPause(now, "given up: writes resume")
-	}
-}
+// active reports whether writes wait for a switchover.
+func (p *pause) active() bool { return p.id != "" && !p.ended }
 
-func (a *decider) endPause(now time.Time, why string) {
-	a.mem.pause.ended, a.stale = true, true
-	a.logTransition(now, zerolog.InfoLevel, "switchover", a.election.View().Elected, why)
-}
-
-func (a *decider) resumeWrites(now time.Time, m *ResumeWrites) {
-	if h := &a.mem.pause; h.id == m.ID && !h.ended {
-		a.endPause(now, "ended: writes resume")
+// over says why an active pause ends now; "" if it does not.
+func (p *pause) over(now time.Time, elected role.Host) string {
+	switch {
+	case !p.active():
+	case elected != "" && elected != p.from:
+		return "another host is the primary: writes resume"
+	case !now.Before(p.until):
+		return "given up: writes resume"
 	}
+	return ""
 }
-
-// paused reports whether writes wait for a switchover.
-func (a *decider) paused() bool { return a.mem.pause.id != "" && !a.mem.pause.ended }

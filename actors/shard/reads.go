@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"fencepost/actors/monitor"
@@ -25,19 +26,7 @@ type ban struct {
 
 func (w *watched) banned(now time.Time) bool { return now.Before(w.ban.until) }
 
-// ban a standby. The primary is not banned: what is wrong with it is the election's business.
-func (a *decider) ban(now time.Time, h role.Host) {
-	w := a.hosts[h]
-	if w == nil || h == a.election.View().Elected || w.banned(now) {
-		return
-	}
-	w.ban.length = min(max(2*w.ban.length, firstBan), longestBan)
-	w.ban.since, w.ban.until = now, now.Add(w.ban.length)
-	a.stale = true
-	a.log.Info().Str("host", string(h)).Dur("for", w.ban.length).Msg("shard: standby banned")
-}
-
-// answered takes a monitor's answer in: it ends a ban, and shows how much the host lacks. primary is where the primary's
+// answered records a monitor's answer: it ends a ban, and shows how much the host lacks. primary is where the primary's
 // log ended when it was asked before; 0: not known.
 func (w *watched) answered(o role.Observation, primary uint64) {
 	if o.Asked.After(w.ban.since) {
@@ -55,20 +44,31 @@ func (w *watched) answered(o role.Observation, primary uint64) {
 
 // primaryLSN is where the log of the elected host ended when it was asked, not after the host of the observation was: what
 // that one has not got of it, it lacks. 0: not known.
-func (a *decider) primaryLSN(of role.Observation) uint64 {
-	elected := a.election.View().Elected
+func primaryLSN(m *election.Machine, of role.Observation) uint64 {
+	elected := m.View().Elected
 	if elected == of.Host {
 		return 0
 	}
-	if last := a.election.Last(elected); !last.Asked.After(of.Asked) && last.SystemID == of.SystemID {
+	if last := m.Last(elected); !last.Asked.After(of.Asked) && last.SystemID == of.SystemID {
 		return last.LSN
 	}
 	return 0
 }
 
-// unreadable says why a host serves no reads; "" if it does.
-func (a *decider) unreadable(now time.Time, row election.HostRow) string {
-	w, s, last := a.hosts[row.Host], &a.mem.settings, row.Last
+// reads decides which hosts serve reads, and in what order.
+type reads struct {
+	settings *Settings
+	hosts    map[role.Host]*watched
+	before   []string // those that served before
+}
+
+func (a *decider) reads() reads {
+	return reads{&a.mem.settings, a.monitors.hosts, a.cfg.Shard.View().Standbys}
+}
+
+// objection says why a host serves no reads; "" if it does.
+func (s reads) objection(now time.Time, row election.HostRow) string {
+	w, last := s.hosts[row.Host], row.Last
 	switch {
 	case row.Elected:
 		return "it is the primary"
@@ -80,29 +80,29 @@ func (a *decider) unreadable(now time.Time, row election.HostRow) string {
 		return "its monitor: " + w.kind.String()
 	case w.banned(now):
 		return "it is banned"
-	case row.Pending && slices.Contains(a.cfg.Shard.View().Standbys, string(row.Host)):
+	case row.Pending && slices.Contains(s.before, string(row.Host)):
 		return "" // what was known of it was dropped, and it has not been asked again yet
 	case last.Asked.IsZero():
 		return "it has not answered yet"
 	case last.Verdict != role.InRecovery:
 		return "it is not in recovery"
-	case s.MaxLagTime > 0 && last.LagKnown && last.Lag > s.MaxLagTime:
+	case s.settings.MaxLagTime > 0 && last.LagKnown && last.Lag > s.settings.MaxLagTime:
 		return fmt.Sprintf("it lags %v (max_lag_time)", last.Lag.Round(time.Millisecond))
-	case s.MaxLagBytes > 0 && w.behind > s.MaxLagBytes:
+	case s.settings.MaxLagBytes > 0 && w.behind > s.settings.MaxLagBytes:
 		return fmt.Sprintf("it lags %d bytes (max_lag_bytes)", w.behind)
 	}
 	return ""
 }
 
 // standbys are the hosts that serve reads, those with the most of the log first, else in the order of the list.
-func (a *decider) standbys(now time.Time, rows []election.HostRow) []string {
+func (s reads) standbys(now time.Time, rows []election.HostRow) []string {
 	var serve []election.HostRow
 	for _, row := range rows {
-		if a.unreadable(now, row) == "" {
+		if s.objection(now, row) == "" {
 			serve = append(serve, row)
 		}
 	}
-	a.keepOrder(serve)
+	s.keepOrder(serve)
 	for i := range serve {
 		for j := i; j > 0 && ahead(serve[j], serve[j-1]); j-- {
 			serve[j], serve[j-1] = serve[j-1], serve[j]
@@ -116,15 +116,23 @@ func (a *decider) standbys(now time.Time, rows []election.HostRow) []string {
 }
 
 // keepOrder puts the hosts in the order they were published in, new ones last.
-func (a *decider) keepOrder(rows []election.HostRow) {
-	before := a.cfg.Shard.View().Standbys
+func (s reads) keepOrder(rows []election.HostRow) {
 	place := func(r election.HostRow) int {
-		if i := slices.Index(before, string(r.Host)); i >= 0 {
+		if i := slices.Index(s.before, string(r.Host)); i >= 0 {
 			return i
 		}
-		return len(before)
+		return len(s.before)
 	}
-	slices.SortStableFunc(rows, func(r, s election.HostRow) int { return place(r) - place(s) })
+	slices.SortStableFunc(rows, func(a, b election.HostRow) int { return place(a) - place(b) })
+}
+
+// none says why each host serves no reads.
+func (s reads) none(now time.Time, rows []election.HostRow) string {
+	all := make([]string, len(rows))
+	for i, r := range rows {
+		all[i] = fmt.Sprintf("%s: %s", r.Host, s.objection(now, r))
+	}
+	return strings.Join(all, "; ")
 }
 
 // ahead reports whether r has more of the log than s for sure: it had when it was asked, not later than s. Two that are

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"fencepost/actors/shard/election"
 	"fencepost/role"
 )
 
@@ -103,7 +105,7 @@ type stateKeeper struct {
 // retryWrite is how long after a failed write the next one comes.
 const retryWrite = 5 * time.Second
 
-// read takes in what the file held. A file that cannot be read or makes no sense is taken for none, loudly: with a floor
+// read records what the file held. A file that cannot be read or makes no sense is taken for none, loudly: with a floor
 // of its own imagination the shard would have no primary until somebody ran FORGET, while without one it is as safe as a
 // shard without a state file, and the floor rises again to what its hosts show.
 func (k *stateKeeper) read(log zerolog.Logger, m stateRead) {
@@ -119,7 +121,7 @@ func (k *stateKeeper) read(log zerolog.Logger, m stateRead) {
 	}
 }
 
-// written takes the end of a write in.
+// written records how a write ended.
 func (k *stateKeeper) written(now time.Time, log zerolog.Logger, m stateWritten) {
 	k.busy = false
 	if m.err == nil {
@@ -132,31 +134,15 @@ func (k *stateKeeper) written(now time.Time, log zerolog.Logger, m stateWritten)
 	}
 }
 
-// save writes the floor to the state file if it holds another one. The goroutine ends with the write.
-func (a *decider) save(now time.Time) {
-	v := a.election.View()
-	k, path, floor := &a.mem.file, a.mem.settings.StateFile, v.Floor
+// save writes the floor to the state file at path if that holds another one. The goroutine ends with the write, which sends
+// stateWritten.
+func (k *stateKeeper) save(now time.Time, ctx actor.Context, path string, v election.View) {
+	floor := v.Floor
 	floor.Timeline = v.Own // what others claim they can claim again
 	if path == "" || k.busy || now.Before(k.retry) || floor == k.floor && path == k.path || floor == (role.Floor{}) {
 		return
 	}
 	k.busy = true
-	root, self := a.ctx.ActorSystem().Root, a.ctx.Self()
+	root, self := ctx.ActorSystem().Root, ctx.Self()
 	go func() { root.Send(self, stateWritten{path, floor, writeState(path, floor)}) }()
-}
-
-// repeated counts what is logged at most once a minute.
-type repeated struct {
-	logged time.Time
-	count  int
-}
-
-// due counts one more, and returns the count if it is time to log it.
-func (r *repeated) due(now time.Time) (count int, due bool) {
-	r.count++
-	if !r.logged.IsZero() && now.Sub(r.logged) < time.Minute {
-		return 0, false
-	}
-	count, r.count, r.logged = r.count, 0, now
-	return count, true
 }
