@@ -288,7 +288,7 @@ func isPackage(e ast.Expr, name string) bool {
 	return ok && name != "" && id.Name == name
 }
 
-func sortedKeys(m map[string]string) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
@@ -426,6 +426,52 @@ func typeName(e ast.Expr) string {
 		return id.Name
 	}
 	return ""
+}
+
+// maxMethods is what a type may have without a line in methods.
+const maxMethods = 40
+
+// methods are the types with more methods than that, and why. The numbers only go down.
+var methods = map[string]struct {
+	most int
+	why  string
+}{
+	"actors/backend.Backend":        {55, "a server connection: login, identity, fences, idle watch, cleaning, cancels"},
+	"actors/frontend.Frontend":      {66, "a client session; its parts have yet to be taken out"},
+	"actors/lane.Lane":              {89, "a pool's part on a loop; its parts have yet to be taken out"},
+	"actors/lane/pool.Machine":      {46, "one method for each thing that can happen to a pool"},
+	"actors/shard.decider":          {50, "one method for each message of lanes, monitors, fleet and console"},
+	"actors/shard/election.Machine": {57, "one method for each event and each rule"},
+	"cluster.fleet":                 {65, "its operations between members have yet to be taken out"},
+	"eventloop.loop":                {51, "the loop's interface to connections, timers and mailboxes"},
+}
+
+func TestTypesAreNotTooBig(t *testing.T) {
+	count := make(map[string]int)
+	for _, s := range sources(t) {
+		if s.support() {
+			continue
+		}
+		for _, d := range s.ast.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				count[s.dir()+"."+typeName(f.Recv.List[0].Type)]++
+			}
+		}
+	}
+	for _, name := range sortedKeys(count) {
+		most := maxMethods
+		if m, ok := methods[name]; ok {
+			most = m.most
+		}
+		if count[name] > most {
+			t.Errorf("%s has %d methods, more than %d", name, count[name], most)
+		}
+	}
+	for _, name := range sortedKeys(methods) {
+		if count[name] <= maxMethods {
+			t.Errorf("%s has %d methods: it needs no exception", name, count[name])
+		}
+	}
 }
 
 func TestPackageDocs(t *testing.T) {

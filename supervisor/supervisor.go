@@ -209,7 +209,7 @@ func (s *Fencepost) drain(how admin.Shutdown) {
 	}
 }
 
-// end stops everything, in DESIGN's order, each part with a time limit of its own.
+// end stops everything, in the order that ARCHITECTURE.md gives, each part with a time limit of its own.
 func (s *Fencepost) end() {
 	t := s.tree
 	if t != nil && s.root != nil {

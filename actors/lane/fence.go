@@ -49,7 +49,7 @@ func (l *Lane) weigh(m *member, asked bool) worth {
 	return l.value(claim{elected: m.br == l.write && m.shard == l.spec.Shard, known: m.known(), proof: m.b.Proof(), shadowed: m.b.Shadowed(), asked: asked})
 }
 
-// value applies DESIGN's rule for write grants: host elected, timeline not below the floor, proof, and while in doubt a
+// value applies the rule for write grants (docs/failover.md): host elected, timeline not below the floor, proof, and while in doubt a
 // proof asked for after the last rise.
 func (l *Lane) value(c claim) worth {
 	v, p := l.view, c.proof

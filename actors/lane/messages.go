@@ -113,7 +113,7 @@ type (
 )
 
 // Superseded tells the holder of a lease that may write that its server is not the primary any more: another one was
-// elected, or its timeline is below the floor. The holder ends the lease as DESIGN 4 says, at once.
+// elected, or its timeline is below the floor. The holder ends the lease at once, as docs/failover.md says of what clients see.
 type Superseded struct {
 	Backend *backend.Backend
 	Why     string // the view's

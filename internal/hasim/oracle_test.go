@@ -13,7 +13,7 @@ import (
 )
 
 // oracle sees every message between sessions, lanes and backends when it is sent, and every message to the shard's actor
-// when it has been taken in, and knows what is true of the servers. It holds them against what DESIGN says:
+// when it has been taken in, and knows what is true of the servers. It holds them against the rules of docs/failover.md:
 //
 //	a write is granted     only on the elected host of the present view, on a proof that the server gave while it could
 //	                       write, on a timeline that nothing this process was told of is above, and asked for after
