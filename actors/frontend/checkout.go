@@ -135,7 +135,8 @@ func (f *Frontend) refuse(e *pgerr.Error) {
 	f.conn.Resume()
 }
 
-// skip drops what a refused client sends up to the end of the request: a Query, FunctionCall or Sync.
+// skip drops what a refused client sends up to the end of the request: a Query, FunctionCall or Sync. Only complete
+// messages end it: a client that has its ReadyForQuery in the middle of its own Query would be one answer ahead for ever.
 func (f *Frontend) skip(p []byte) {
 	for len(p) > 0 {
 		m, n, err := f.scanner.Next(p)
@@ -157,11 +158,11 @@ func (f *Frontend) skip(p []byte) {
 		switch m.Type {
 		case wire.MsgQuery, wire.MsgFunctionCall, wire.MsgSync:
 			if m.Type != wire.MsgSync && f.batch {
-				continue // a simple query inside an extended batch is skipped, too
+				continue // a server that skips to the Sync skips simple queries on the way, too
 			}
 			f.phase = idle
 			f.conn.Write(wire.AppendReadyForQuery(nil, wire.TxIdle))
-			if len(p) > 0 {
+			if len(p) > 0 { // in a turn of its own, as phase idle: request may ask for a backend and keep the bytes
 				f.conn.Hold(p)
 				f.conn.Pause()
 				f.conn.Resume()

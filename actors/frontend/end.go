@@ -35,12 +35,14 @@ func (f *Frontend) close(e *pgerr.Error, why string, gone bool) {
 	if f.phase == ended {
 		return
 	}
+	// The phase is ended before anything is given back: a grant or a callback that crosses this finds no session to go on
+	// with, and a second close returns above.
 	was := f.phase
 	f.phase = ended
 	// The client has its last word already: an error inside a message would be read as part of it, and after the server's
 	// own FATAL nothing more is expected.
 	told := f.midAnswer || was == active && f.backend != nil && f.backend.Farewell()
-	f.leavePool(was)
+	f.leavePool(was) // after told was asked: it gives the backend away
 	if f.bound {
 		f.root.Send(f.deps.Cancel, &Unbind{Key: f.key})
 		f.bound = false

@@ -47,49 +47,73 @@ const (
 var phaseNames = [...]string{"login", "login", "idle", "waiting", "active", "active", "idle", "idle", "idle", "ended"}
 
 // Frontend is one client session. It lives on its loop: Receive and the callbacks of its socket run there, one at a time.
+//
+// The fields are grouped by how long they mean something. Small ones stand together at the end of their group or in one
+// place, because each idle client costs one Frontend.
 type Frontend struct {
+	// For the life of the actor: set by Sessions.admit and at actor.Started.
 	id         uint64
 	deps       *Deps
 	loop       eventloop.Loop
 	sessions   *Sessions
+	prev, next *Frontend // in Sessions
 	self       *actor.PID
 	root       *actor.RootContext
 	mb         *eventloop.Mailbox
-	conn       eventloop.Conn
-	phase      phase
-	mode       Mode
-	bound      bool // the key table knows the key
-	cancelled  bool // a cancel came while the backend was being given the client's parameters
-	terminated bool // the client has said Terminate; what it sent before is still being answered
-	attached   bool // the lane counts this client
-	busy       bool // the console owes an answer
-	midAnswer  bool // the last bytes sent to the client end inside a message
-	batch      bool // what is being skipped is an extended-protocol batch, which ends with Sync
-	txOpen     bool // between the first statement of a transaction and its end, for the statistics
-	aimed      bool // the client chose the target itself
-	target     lane.Target
-	unanswered unanswered
-	scanner    wire.Scanner
+	connected  time.Time // when the connection was accepted
 
+	// The client's socket: set by begin. The scanner follows the client's bytes, and is reset where a header is kept back
+	// or a request refused.
+	conn    eventloop.Conn
+	scanner wire.Scanner
+
+	// Where the session stands. Every method that ends a phase sets the next one; ended is the last.
+	phase phase
+	mode  Mode // set by loggedIn, for the life of the session
+
+	// Facts, each with its writer:
+	bound      bool // the key table knows the key: from ready to close
+	attached   bool // the lane counts this client: from loggedIn to leavePool
+	aimed      bool // the client chose the target itself: set by aim at login, never reset
+	cancelled  bool // a cancel came in phase settling: set by cancelQuery, reset by settle
+	terminated bool // the client has said Terminate, and what it sent before is still being answered: set by terminate, never reset
+	busy       bool // the console owes an answer: from command to answered
+	midAnswer  bool // the last bytes sent to the client end inside a message: set by each ServerData
+	batch      bool // what is being skipped is an extended-protocol batch, which ends with Sync: set by skip and consoleData, reset by refuse and at the console's Sync
+	txOpen     bool // a transaction is being timed for the statistics: from activate to answeredQueries
+	unanswered unanswered // what may become of an open block (outcome.go): kept by relay, reset by ServerData when the server is at rest
+
+	// Who the client is and where its work goes: set during login (begin, take, loggedIn, welcome, ready). A reload
+	// replaces route and, unless aimed, target.
 	user, database string
 	route          *Route
+	target         lane.Target
 	lane           *actor.PID
 	stats          *lane.Stats
-	params         backend.Params // what the client wants, or was told
-	backend        *backend.Backend
 	key            wire.CancelKey
-	startup        *startup     // until the session is ready
-	ending         *pgerr.Error // the session ends with it at the next transaction boundary
-	settled        []byte       // answers to the statements that carry the parameters
+	startup        *startup // nil from ready on
 
-	req      uint64         // of the checkout, attach or command under way
-	checkout *lane.Checkout // nil until the first, and after one was abandoned: its memory may still be the lane's
+	// What the client was told of its parameters: set by welcome, then by each ServerData and settleProgress.
+	params backend.Params
+
+	// The holding: backend from granted to giveBack, ServerLost or unsettle; settled, the answers to the statements that
+	// carry the parameters, in phase settling.
+	backend *backend.Backend
+	settled []byte
+
+	// Requests to the lane or the console. req numbers the checkout, attach or command under way: an answer with
+	// another number is stale. checkout is nil until the first, and after one was abandoned, since its memory may still
+	// be the lane's; checkin is used again by each giveBack.
+	req      uint64
+	checkout *lane.Checkout
 	checkin  lane.Checkin
 
-	connected  time.Time
-	requested  time.Time // arrival of the oldest request that is not answered
-	txBegan    time.Time
-	prev, next *Frontend // in Sessions
+	// ending is what the session ends with at its next transaction boundary: set by drain and doom, never reset.
+	ending *pgerr.Error
+
+	// For the statistics and the console.
+	requested time.Time // arrival of the oldest unanswered request: set by ask, relay, answeredQueries and command
+	txBegan   time.Time // set by activate, in session mode by answeredQueries
 }
 
 // startup is what a session needs only while it logs in.

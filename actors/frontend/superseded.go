@@ -52,6 +52,9 @@ func (f *Frontend) unsettle() {
 
 // cut gives the backend back at once, to be closed.
 func (f *Frontend) cut(why string) {
+	// All is asked before giveBack: from then on the backend is the lane's, and its tracker may be another holder's.
+	// A block counts as uncommitted only if no message that may commit was sent: a client that hears 57P01 repeats the
+	// block, and one that was committed after all would then be done twice. A pinned tracker cannot say what is answered.
 	b := f.backend
 	inBlock := b.Tracker.Status() != wire.TxIdle
 	quiet := b.Tracker.AtRest() && f.scanner.AtBoundary() && b.AtBoundary()
@@ -60,7 +63,7 @@ func (f *Frontend) cut(why string) {
 	switch {
 	case b.Farewell(): // the client has the server's own last word
 		f.finish(nil, "server ended the connection: "+b.LastCode())
-	case quiet && inBlock:
+	case quiet && inBlock: // an error nobody asked for would be read as the answer to the next message
 		f.doom(pgerr.SupersededInTransaction(why))
 	case quiet && f.mode == Session:
 		f.fail(pgerr.Superseded(why))

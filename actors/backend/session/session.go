@@ -238,6 +238,9 @@ func (t *Tracker) copyInStarted(head byte) bool {
 	if head != wire.MsgQuery && head != wire.MsgExecute {
 		return false
 	}
+	// The client did not know of the COPY when it sent what is still open behind head: all of that is read as copy data,
+	// up to its CopyDone or CopyFail, and only what is behind that mark will be answered. head itself stays open: its
+	// CommandComplete comes at the end of the COPY.
 	t.copying = copyIn
 	t.open.pop()
 	rest := t.open.drain()
