@@ -89,7 +89,7 @@ func (f *Frontend) granted(m *lane.Granted) {
 	}
 	f.backend = m.Backend
 	m.Backend.Hold(f)
-	if f.params != m.Backend.Params && f.settle() {
+	if f.params != m.Backend.Params && f.applyParams() {
 		return
 	}
 	f.activate()
@@ -187,7 +187,7 @@ func (f *Frontend) cancelQuery(m *CancelQuery) {
 		f.stats.QueueCancels++
 		f.refuse(pgerr.Canceled())
 		m.Done()
-	case settling: // its request is not sent yet: it is taken back as soon as the backend has answered us
+	case applyingParams: // its request is not sent yet: it is taken back as soon as the backend has answered us
 		f.cancelled = true
 		m.Done()
 	case active:

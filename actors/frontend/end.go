@@ -61,7 +61,7 @@ func (f *Frontend) close(e *pgerr.Error, why string, gone bool) {
 			f.conn.CloseFlushed(flushLimit)
 		}
 	}
-	f.settled, f.startup = nil, nil
+	f.paramAnswers, f.startup = nil, nil
 	f.stop()
 }
 
@@ -140,7 +140,7 @@ func (f *Frontend) recheck(st *Settings) {
 		f.drain(pgerr.DatabaseChanged(), false)
 		return
 	}
-	f.take(r)
+	f.setRoute(r)
 }
 
 func (f *Frontend) logError(e *pgerr.Error) {

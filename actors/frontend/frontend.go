@@ -5,7 +5,7 @@
 //
 //	login (login.go, startup.go)  from the startup packet to the first ReadyForQuery
 //	idle, waiting (checkout.go)   no backend; a checkout is in the lane's queue
-//	settling (settle.go)          has a backend that is being given the client's parameters
+//	applyingParams (applyparams.go)          has a backend that is being given the client's parameters
 //	active (relay.go, server.go)  bytes go straight between the two sockets
 //	skipping (checkout.go)        an extended batch was refused; what follows is dropped up to its Sync
 //	doomed (superseded.go)        its transaction is lost with a server that is not the primary any more
@@ -36,7 +36,7 @@ const (
 	attaching
 	idle
 	waiting
-	settling
+	applyingParams
 	active
 	skipping
 	doomed
@@ -72,18 +72,18 @@ type Frontend struct {
 	mode  Mode // set by loggedIn, for the life of the session
 
 	// Facts, each with its writer:
-	bound      bool // the key table knows the key: from ready to close
-	attached   bool // the lane counts this client: from loggedIn to leavePool
-	aimed      bool // the client chose the target itself: set by aim at login, never reset
-	cancelled  bool // a cancel came in phase settling: set by cancelQuery, reset by settle
-	terminated bool // the client has said Terminate, and what it sent before is still being answered: set by terminate, never reset
-	busy       bool // the console owes an answer: from command to answered
-	midAnswer  bool // the last bytes sent to the client end inside a message: set by each ServerData
-	batch      bool // what is being skipped is an extended-protocol batch, which ends with Sync: set by skip and consoleData, reset by refuse and at the console's Sync
-	txOpen     bool // a transaction is being timed for the statistics: from activate to answeredQueries
+	bound      bool       // the key table knows the key: from ready to close
+	attached   bool       // the lane counts this client: from loggedIn to leavePool
+	aimed      bool       // the client chose the target itself: set by aim at login, never reset
+	cancelled  bool       // a cancel came in phase applyingParams: set by cancelQuery, reset by applyParams
+	terminated bool       // the client has said Terminate, and what it sent before is still being answered: set by terminate, never reset
+	busy       bool       // the console owes an answer: from command to answered
+	midAnswer  bool       // the last bytes sent to the client end inside a message: set by each ServerData
+	batch      bool       // what is being skipped is an extended-protocol batch, which ends with Sync: set by skip and consoleData, reset by refuse and at the console's Sync
+	txOpen     bool       // a transaction is being timed for the statistics: from activate to answeredQueries
 	unanswered unanswered // what may become of an open block (outcome.go): kept by relay, reset by ServerData when the server is at rest
 
-	// Who the client is and where its work goes: set during login (begin, take, loggedIn, welcome, ready). A reload
+	// Who the client is and where its work goes: set during login (begin, setRoute, loggedIn, completeLogin, ready). A reload
 	// replaces route and, unless aimed, target.
 	user, database string
 	route          *Route
@@ -93,13 +93,13 @@ type Frontend struct {
 	key            wire.CancelKey
 	startup        *startup // nil from ready on
 
-	// What the client was told of its parameters: set by welcome, then by each ServerData and settleProgress.
+	// What the client was told of its parameters: set by completeLogin, then by each ServerData and paramsAnswered.
 	params backend.Params
 
-	// The holding: backend from granted to giveBack, ServerLost or unsettle; settled, the answers to the statements that
-	// carry the parameters, in phase settling.
-	backend *backend.Backend
-	settled []byte
+	// The holding: backend from granted to giveBack, ServerLost or waitAgain; paramAnswers, the answers to the statements that
+	// carry the parameters, in phase applyingParams.
+	backend      *backend.Backend
+	paramAnswers []byte
 
 	// Requests to the lane or the console. req numbers the checkout, attach or command under way: an answer with
 	// another number is stale. checkout is nil until the first, and after one was abandoned, since its memory may still
@@ -137,7 +137,7 @@ func (f *Frontend) Receive(ctx actor.Context) {
 	case *lane.Superseded:
 		f.superseded(m)
 	case *lane.Attached:
-		f.welcome(m)
+		f.completeLogin(m)
 	case *lane.AttachRefused:
 		f.attachRefused(m)
 	case loginTimeout:
@@ -177,7 +177,7 @@ func (f *Frontend) OnData(_ eventloop.Conn, p []byte) {
 	case console:
 		f.consoleData(p)
 	case ended:
-	default: // attaching, waiting, settling: paused
+	default: // attaching, waiting, applyingParams: paused
 		f.conn.Hold(p)
 		f.conn.Pause()
 	}

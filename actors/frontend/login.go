@@ -100,7 +100,7 @@ func (f *Frontend) loggedIn() {
 		f.fail(e)
 		return
 	}
-	f.take(route)
+	f.setRoute(route)
 	f.mode = route.Mode
 	f.phase, f.attached = attaching, true
 	f.conn.Pause()
@@ -130,8 +130,8 @@ func (f *Frontend) attachRefused(m *lane.AttachRefused) {
 	f.fail(m.Err)
 }
 
-// welcome tells the client what its pool's servers reported, with its own wishes on top, and its cancel key.
-func (f *Frontend) welcome(m *lane.Attached) {
+// completeLogin tells the client what its pool's servers reported, with its own wishes on top, and its cancel key.
+func (f *Frontend) completeLogin(m *lane.Attached) {
 	if f.phase != attaching || m.Req != f.req {
 		return
 	}

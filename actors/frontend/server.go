@@ -10,8 +10,8 @@ import (
 
 // ServerData implements backend.Holder: the server sent p, which goes to the client as it is.
 func (f *Frontend) ServerData(p []byte, seen backend.Seen) {
-	if f.phase == settling {
-		f.settleProgress(p)
+	if f.phase == applyingParams {
+		f.paramsAnswered(p)
 		return
 	}
 	f.stats.Sent += uint64(len(p))
@@ -100,8 +100,8 @@ func (f *Frontend) ServerDrained() {
 // ServerLost implements backend.Holder. If the server said goodbye itself (a FATAL error, already forwarded) there is
 // nothing to add. A client of whom nothing was sent waits for another server.
 func (f *Frontend) ServerLost(e *pgerr.Error) {
-	if f.phase == settling {
-		f.unsettle()
+	if f.phase == applyingParams {
+		f.waitAgain()
 		return
 	}
 	b := f.backend

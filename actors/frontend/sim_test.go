@@ -186,7 +186,7 @@ func (w *world) checkSessions(s *Sessions) {
 		if st := b.Slot.State(); st == pool.Idle || st == pool.Cleaning || st == pool.Dialling {
 			w.problem("backend %d is held by %d and %s in its lane", b.ID, f.id, st)
 		}
-		if f.phase != active && f.phase != settling {
+		if f.phase != active && f.phase != applyingParams {
 			w.problem("session %d holds a backend while it is %s", f.id, phaseNames[f.phase])
 		}
 	}

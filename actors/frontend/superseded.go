@@ -10,7 +10,7 @@ import (
 // superseded ends the lease of a server that is not the primary any more: nothing that it does from now on may reach the
 // client, and nothing of the client's may reach it. What the client is told is no more certain than what is known.
 //
-//	settling                     nothing of the client's was sent: it waits for another one, at its old place
+//	applyingParams                     nothing of the client's was sent: it waits for another one, at its old place
 //	between transactions         session mode: 57P01
 //	in a block, nothing sent     57P01 at its next message, COMMIT included (doomed)
 //	in a block, no COMMIT sent   57P01
@@ -24,16 +24,16 @@ func (f *Frontend) superseded(m *lane.Superseded) {
 		return
 	}
 	switch f.phase {
-	case settling:
-		f.unsettle()
+	case applyingParams:
+		f.waitAgain()
 	case active:
 		f.cut(m.Why)
 	}
 }
 
-// unsettle goes back to waiting: of the client's nothing was sent.
-func (f *Frontend) unsettle() {
-	f.settled = nil
+// waitAgain goes back to waiting: of the client's nothing was sent.
+func (f *Frontend) waitAgain() {
+	f.paramAnswers = nil
 	if f.cancelled {
 		f.stats.QueueCancels++
 		f.giveBack(pool.Broken)

@@ -328,23 +328,23 @@ func TestSupersededInTheMiddleOfAnAnswer(t *testing.T) {
 }
 
 // A server that is being given the client's parameters has got nothing of the client's: another one answers.
-func TestSupersededWhileSettling(t *testing.T) {
-	settle := func(l *lost) {
+func TestSupersededWhileApplyingParams(t *testing.T) {
+	apply := func(l *lost) {
 		l.c.send(query("SET application_name = 'mine'"))
 		l.c.verify(request{}, "", l.c.read(1))
 		l.slow(fakepg.Faults{Slow: 1000, SlowBy: 200 * time.Millisecond})
 		l.write(query(sel(l.c.tag())))
 	}
-	settling := func(f *Frontend) bool { return f.phase == settling }
+	applyingParams := func(f *Frontend) bool { return f.phase == applyingParams }
 	for seed := range uint64(seeds) {
 		play(t, "answered", seed, Transaction, func(l *lost) {
-			settle(l)
+			apply(l)
 			var since time.Time
-			l.when("settling", settling, func() {
+			l.when("applyingParams", applyingParams, func() {
 				since = l.f.checkout.Enqueued
 				l.f.backend.OnData(nil, wire.AppendError(nil, pgerr.ConsoleError("of the first server"))) // nobody's any more
 			})
-			b := l.supersede("settling", settling)
+			b := l.supersede("applyingParams", applyingParams)
 			tag := fmt.Sprintf("c0.%d", l.c.seq)
 			l.c.verify(request{rows: []string{tag}}, tag, l.c.read(1))
 			l.on(0, func() {
@@ -355,18 +355,18 @@ func TestSupersededWhileSettling(t *testing.T) {
 			l.goesOn(l.c)
 		})
 		play(t, "cancelled", seed, Transaction, func(l *lost) {
-			settle(l)
+			apply(l)
 			l.c.cancelled = true
-			l.when("settling", settling, func() { l.system.Root.Send(l.f.self, &CancelQuery{Done: func() {}}) })
-			b := l.supersede("cancelled", func(f *Frontend) bool { return settling(f) && f.cancelled })
+			l.when("applyingParams", applyingParams, func() { l.system.Root.Send(l.f.self, &CancelQuery{Done: func() {}}) })
+			b := l.supersede("cancelled", func(f *Frontend) bool { return applyingParams(f) && f.cancelled })
 			l.c.verify(request{code: "57014"}, "", l.c.read(1))
 			l.given(b)
 			l.goesOn(l.c)
 		})
 		play(t, "to end", seed, Transaction, func(l *lost) {
-			settle(l)
-			l.when("settling", settling, func() { l.f.drain(pgerr.Shutdown(), false) })
-			b := l.supersede("to end", func(f *Frontend) bool { return settling(f) && f.ending != nil })
+			apply(l)
+			l.when("applyingParams", applyingParams, func() { l.f.drain(pgerr.Shutdown(), false) })
+			b := l.supersede("to end", func(f *Frontend) bool { return applyingParams(f) && f.ending != nil })
 			if a := l.c.read(1); a.fatal == nil || a.fatal.Message != pgerr.Shutdown().Message {
 				l.problem("told %v", a.fatal)
 			}

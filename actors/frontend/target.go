@@ -39,8 +39,8 @@ func (f *Frontend) aim(name, value string) (taken bool, e *pgerr.Error) {
 	return true, pgerr.InvalidStartupValue(targetOption, value, strings.Join(words, ", "))
 }
 
-// take makes r the session's route. A target that the client chose outlives its database's.
-func (f *Frontend) take(r *Route) {
+// setRoute makes r the session's route. A target that the client chose outlives its database's.
+func (f *Frontend) setRoute(r *Route) {
 	f.route = r
 	if !f.aimed {
 		f.target = r.Target

@@ -7,35 +7,35 @@ import (
 	"fencepost/wire"
 )
 
-// maxSettled bounds what is kept of the answers to our own SET statements.
-const maxSettled = 64 << 10
+// maxParamAnswers bounds what is kept of the answers to our own SET statements.
+const maxParamAnswers = 64 << 10
 
-// settle gives the backend the client's parameters where they differ, before anything of the client's is sent. It
+// applyParams gives the backend the client's parameters where they differ, before anything of the client's is sent. It
 // reports false if there is nothing to change.
-func (f *Frontend) settle() bool {
+func (f *Frontend) applyParams() bool {
 	b := f.backend
 	sql := f.deps.Names.SetStatements(b.Params, f.params)
 	if sql == "" {
 		return false
 	}
-	f.phase, f.cancelled = settling, false
+	f.phase, f.cancelled = applyingParams, false
 	b.Tracker.Sent(wire.MsgQuery)
 	b.Write(wire.AppendQuery(nil, sql))
 	return true
 }
 
-// settleProgress reads the answers, which the client does not see. If a value was refused the client's message is not
+// paramsAnswered reads the answers, which the client does not see. If a value was refused the client's message is not
 // sent: PostgreSQL, too, ends a session whose startup parameters it cannot take.
-func (f *Frontend) settleProgress(p []byte) {
-	if len(f.settled)+len(p) <= maxSettled {
-		f.settled = append(f.settled, p...)
+func (f *Frontend) paramsAnswered(p []byte) {
+	if len(f.paramAnswers)+len(p) <= maxParamAnswers {
+		f.paramAnswers = append(f.paramAnswers, p...)
 	}
 	b := f.backend
 	if !b.Tracker.AtRest() || !b.AtBoundary() {
 		return
 	}
-	answers := f.settled
-	f.settled = nil
+	answers := f.paramAnswers
+	f.paramAnswers = nil
 	if e := firstError(answers); e != nil {
 		f.fail(e)
 		return
