@@ -26,7 +26,7 @@ help: ## this list
 	@echo "  versions of PostgreSQL) and psycopg; race tests need gcc. As root on Debian they are installed when missing."
 
 .PHONY: build
-build: ## bin/fencepost and what else cmd/ holds
+build: ## bin/fencepost
 	$(GO) build -o bin/ ./cmd/...
 
 .PHONY: test
@@ -82,33 +82,33 @@ demo: ## a primary, two standbys, three members, a live load, and a failover aft
 .PHONY: soak
 soak: ## failovers of three kinds with Fencepost and with a control that has to fail: under five minutes
 	@scripts/install.sh ca-certificates postgresql npm
-	$(GO) run ./cmd/fencepost-soak matrix -short -fresh -out out/matrix-short -events switchover,crash,demote-in-place \
+	$(GO) run ./internal/soak matrix -short -fresh -out out/matrix-short -events switchover,crash,demote-in-place \
 		-per-event 1 -arms fencepost,control -clients 20 $(SOAKFLAGS)
 
 .PHONY: soak-long
 soak-long: ## failovers of every kind with five arms, about an hour; goes on where it was interrupted
 	@scripts/install.sh ca-certificates postgresql npm
-	$(GO) run ./cmd/fencepost-soak matrix $(SOAKFLAGS)
+	$(GO) run ./internal/soak matrix $(SOAKFLAGS)
 
 .PHONY: soak-minute
 soak-minute: test-tools ## one minute of mixed load with clients and backends killed at random
-	$(GO) run ./cmd/fencepost-soak load -duration 1m -restart 20s $(SOAKFLAGS)
+	$(GO) run ./internal/soak load -duration 1m -restart 20s $(SOAKFLAGS)
 
 .PHONY: soak-load
 soak-load: test-tools ## twenty minutes of the same
-	$(GO) run ./cmd/fencepost-soak load -duration 20m $(SOAKFLAGS)
+	$(GO) run ./internal/soak load -duration 20m $(SOAKFLAGS)
 
 .PHONY: soak-cancel
 soak-cancel: ## 45 minutes of cancels at random moments, and the control that has to be caught
 	@scripts/install.sh ca-certificates postgresql npm
-	$(GO) run ./cmd/fencepost-soak cancel $(SOAKFLAGS)
-	$(GO) run ./cmd/fencepost-soak cancel -control -late=false -per-cell 1000 -total 0 -cell-limit 4m $(SOAKFLAGS)
+	$(GO) run ./internal/soak cancel $(SOAKFLAGS)
+	$(GO) run ./internal/soak cancel -control -late=false -per-cell 1000 -total 0 -cell-limit 4m $(SOAKFLAGS)
 
 .PHONY: soak-fleet
 soak-fleet: ## a fleet of three: split brains, cancels, loss, one-way networks, a partition, switchovers, restarts; about 20 minutes
 	@scripts/install.sh ca-certificates postgresql
 	@[ "$$(id -u)" -ne 0 ] || scripts/install.sh iproute2 iptables || echo '== without them the network is one of ports'
-	$(GO) run ./cmd/fencepost-soak fleet $(SOAKFLAGS)
+	$(GO) run ./internal/soak fleet $(SOAKFLAGS)
 
 .PHONY: sim
 sim: ## 10000 simulated histories of a cluster (HISTORIES=n, FIRST=seed); a failure prints its seed

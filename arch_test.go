@@ -48,7 +48,7 @@ var order = [][]string{
 	{"actors/frontend"},
 	{"supervisor"},
 	{"soak"},
-	{"cmd/fencepost", "cmd/fencepost-soak"},
+	{"cmd/fencepost"},
 }
 
 // source is one parsed file of the module.

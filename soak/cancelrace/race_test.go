@@ -29,7 +29,7 @@ func short(t *testing.T) Options {
 }
 
 // Promise P3, in short: no cancel hits a statement it was not meant for, none is without effect. The long run is
-// fencepost-soak cancel.
+// make soak-cancel.
 func TestNoCancelHitsAnother(t *testing.T) {
 	t.Parallel()
 	o := short(t)

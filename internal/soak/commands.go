@@ -13,7 +13,7 @@ import (
 
 func root() *cobra.Command {
 	c := &cobra.Command{
-		Use:          "fencepost-soak",
+		Use:          "soak",
 		Short:        "Soak runs of Fencepost on this machine",
 		SilenceUsage: true,
 	}

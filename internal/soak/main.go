@@ -1,4 +1,4 @@
-// Command fencepost-soak puts Fencepost under load for minutes or hours and checks what comes back.
+// Command soak puts Fencepost under load for minutes or hours and checks what comes back.
 package main
 
 import (
