@@ -10,9 +10,11 @@ GO = $(eval GO := $$(shell scripts/go.sh))$(if $(GO),$(GO),$(error no Go toolcha
 FUZZTIME ?= 10s
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# One package at a time: many start PostgreSQL servers and measure times. Not from the cache: some build the program and run it,
-# which the cache does not see.
-TESTFLAGS ?= -count=1 -timeout 8m -p 1
+# Not from the cache: some tests build the program and run it, which the cache does not see.
+TESTFLAGS ?= -count=1 -timeout 8m
+
+# Packages whose tests bound how long a failover takes: nothing runs beside them. Of the others two run at a time.
+ALONE := /internal/(e2e|demo)$$|/soak/matrix
 
 # For make sim: how many histories, and the seed of the first.
 HISTORIES ?= 10000
@@ -32,7 +34,10 @@ build: ## bin/fencepost
 .PHONY: test
 test: test-tools ## vet and all tests, with real PostgreSQL 12 to 18
 	$(GO) vet ./...
-	$(GO) test $(TESTFLAGS) ./...
+	@failed=0; all=$$($(GO) list ./...); \
+	$(GO) test $(TESTFLAGS) -p 2 $$(grep -vE '$(ALONE)' <<<"$$all") || failed=1; \
+	$(GO) test $(TESTFLAGS) -p 1 $$(grep -E '$(ALONE)' <<<"$$all") || failed=1; \
+	exit $$failed
 
 .PHONY: test-tools
 test-tools:

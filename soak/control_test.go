@@ -140,6 +140,7 @@ func (c *careless) close() {
 
 // TestControl puts the load on a pooler that cleans nothing: the checks must see it.
 func TestControl(t *testing.T) {
+	t.Parallel()
 	dbs := databases()[1:2]
 	dbs[0].index = 0
 	o := pgcluster.Options{Conf: map[string]string{"log_min_messages": "fatal"}, Databases: []string{dbs[0].server}}

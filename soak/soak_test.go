@@ -25,6 +25,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 // TestLoad is the soak in short: twenty seconds of mixed load with everything going wrong, and nothing that may not be.
 func TestLoad(t *testing.T) {
+	t.Parallel()
 	o := DefaultOptions()
 	o.Duration, o.Restart, o.Sabotage, o.Seed = 20*time.Second, 8*time.Second, 300*time.Millisecond, uint64(time.Now().UnixNano())
 	o.Clients, o.Race, o.OutDir, o.Out = 40, raceDetector, t.TempDir(), testWriter{t}
@@ -43,6 +44,7 @@ func TestLoad(t *testing.T) {
 
 // TestInterrupted ends a run early, as Ctrl-C does: it comes to its end in order.
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	o := DefaultOptions()
 	o.Duration, o.Restart, o.Clients, o.OutDir, o.Out = time.Hour, 0, 5, "", testWriter{t}
 	ctx, cancel := context.WithCancel(t.Context())

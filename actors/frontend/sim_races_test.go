@@ -41,6 +41,7 @@ func (w *world) loggedIn(id int) *client {
 // A server connection that dies while it is being granted: the request is answered by another one, or the session is told.
 // Nobody waits for ever.
 func TestGrantOfADyingBackend(t *testing.T) {
+	t.Parallel()
 	answered := 0
 	for seed := range uint64(races) {
 		scenario(t, seed, 1, func(w *world) {
@@ -61,6 +62,7 @@ func TestGrantOfADyingBackend(t *testing.T) {
 
 // A cancel that comes when its query is just over hits nobody else, whoever has the server connection by then.
 func TestCancelOfAFinishedQueryHitsNobody(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(races) {
 		scenario(t, seed, 1, func(w *world) {
 			a, b := w.loggedIn(0), w.loggedIn(1)
@@ -87,6 +89,7 @@ func TestCancelOfAFinishedQueryHitsNobody(t *testing.T) {
 
 // A client that leaves while it is being granted a connection leaves nothing behind.
 func TestLeavingWhileGranted(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(races) {
 		scenario(t, seed, 1, func(w *world) {
 			a, b := w.loggedIn(0), w.loggedIn(1)
@@ -102,6 +105,7 @@ func TestLeavingWhileGranted(t *testing.T) {
 
 // A request that follows a cancel in the queue at once is answered once, and nothing stays behind of the one before.
 func TestCancelInTheQueue(t *testing.T) {
+	t.Parallel()
 	canceled := 0
 	for seed := range uint64(races) {
 		scenario(t, seed, 1, func(w *world) {
