@@ -441,7 +441,7 @@ var methods = map[string]struct {
 	"actors/lane.Lane":              {89, "a pool's part on a loop; its parts have yet to be taken out"},
 	"actors/lane/pool.Machine":      {46, "one method for each thing that can happen to a pool"},
 	"actors/shard.decider":          {50, "one method for each message of lanes, monitors, fleet and console"},
-	"actors/shard/election.Machine": {57, "one method for each event and each rule"},
+	"actors/shard/election.Machine": {58, "one method for each event and each rule"},
 	"cluster.fleet":                 {65, "its operations between members have yet to be taken out"},
 	"eventloop.loop":                {51, "the loop's interface to connections, timers and mailboxes"},
 }

@@ -23,7 +23,6 @@ package role
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -114,35 +113,6 @@ func (o Observation) String() string {
 		s += fmt.Sprintf(", system identifier %d", o.SystemID)
 	}
 	return s + fmt.Sprintf(" (%s)", o.Source)
-}
-
-// Newer is the later of two observations that one observer made of one host: the one with the higher sequence number. It
-// is a total order over all that is in them, so that a merge gives the same whatever came first.
-func Newer(a, b Observation) Observation {
-	if compare(a, b) < 0 {
-		return b
-	}
-	return a
-}
-
-func compare(a, b Observation) int {
-	return cmp.Or(
-		strings.Compare(a.Observer, b.Observer), cmp.Compare(a.Seq, b.Seq), a.Asked.Compare(b.Asked),
-		a.Answered.Compare(b.Answered), strings.Compare(string(a.Host), string(b.Host)), cmp.Compare(a.Verdict, b.Verdict),
-		cmp.Compare(a.SystemID, b.SystemID), cmp.Compare(a.Timeline, b.Timeline), cmp.Compare(a.LSN, b.LSN),
-		cmp.Compare(a.Lag, b.Lag), cmp.Compare(a.LagBytes, b.LagBytes), cmp.Compare(a.Source, b.Source),
-		a.Started.Compare(b.Started), compareBool(a.LagKnown, b.LagKnown), compareBool(a.NoTimelines, b.NoTimelines),
-	)
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
 
 // Observation makes one of the identity that a host gave between asked and answered.

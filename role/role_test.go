@@ -91,15 +91,6 @@ func randomFloor(r *rand.Rand) Floor {
 	return Floor{uint64(r.IntN(3)), uint64(r.IntN(3)), uint32(r.IntN(4))}
 }
 
-func randomObservation(r *rand.Rand) Observation {
-	n := func(n int) int { return r.IntN(n) }
-	return Observation{
-		Host: Host([]string{"a", "b"}[n(2)]), Verdict: Verdict(n(4)), SystemID: uint64(n(2)), Timeline: uint32(n(2)), LSN: uint64(n(2)),
-		Lag: time.Duration(n(2)), LagKnown: n(2) == 0, LagBytes: uint64(n(2)), NoTimelines: n(2) == 0, Started: at(n(2)),
-		Source: Source(n(4)), Observer: []string{"x", "y"}[n(2)], Seq: uint64(n(3)), Asked: at(n(2)), Answered: at(n(2)),
-	}
-}
-
 // merges reports what is wrong with a merge that ought to be idempotent, commutative and associative.
 func merges[T comparable](t *testing.T, merge func(a, b T) T, random func(*rand.Rand) T) {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -118,8 +109,6 @@ func merges[T comparable](t *testing.T, merge func(a, b T) T, random func(*rand.
 
 func TestMergesOfFloors(t *testing.T) { merges(t, Floor.Merge, randomFloor) }
 
-func TestNewerMerges(t *testing.T) { merges(t, Newer, randomObservation) }
-
 func TestFloorMerge(t *testing.T) {
 	for _, c := range []struct {
 		why        string
@@ -133,13 +122,5 @@ func TestFloorMerge(t *testing.T) {
 		if got := c.a.Merge(c.b); got != c.want {
 			t.Errorf("%s: %v", c.why, got)
 		}
-	}
-}
-
-func TestNewerIsTheHigherSequenceNumber(t *testing.T) {
-	a := Observation{Observer: "x", Seq: 2, Asked: at(1), Verdict: InRecovery}
-	b := Observation{Observer: "x", Seq: 3, Asked: at(0), Verdict: Writable}
-	if Newer(a, b) != b || Newer(b, a) != b {
-		t.Error("the sequence number says what is newer, whatever the times say")
 	}
 }

@@ -54,10 +54,19 @@ type machine struct {
 
 // What there is to do: dial, ask, or send a message to the shard.
 type (
-	effect interface{}
+	effect interface{ effect() }
 	dial   struct{}
 	ask    struct{}
 )
+
+func (dial) effect()      {}
+func (ask) effect()       {}
+func (*Observed) effect() {}
+func (*Late) effect()     {}
+func (*Lost) effect()     {}
+func (*Refused) effect()  {}
+func (*Failed) effect()   {}
+func (*State) effect()    {}
 
 // start makes the first attempt.
 func (m *machine) start(now time.Time) []effect { return m.dial(now) }

@@ -280,11 +280,13 @@ func (j *Judge) makeRoom(observer Boot) {
 
 // settle adopts the claims that can be judged now, and says what floor they make.
 func (j *Judge) settle() {
-	for _, c := range j.claims {
+	for _, c := range j.claims { // each time, not only when they arrive: identifier, hosts and generation may have become known since
 		if !c.adopted {
 			j.adopt(c)
 		}
 	}
+	// The highest of all claims that stand, and not the last one: when it is contradicted, the next lower one holds. Of several
+	// on one timeline the same one everywhere, so that every member gives the same reason.
 	top := slices.MaxFunc(append([]*claim{nil}, j.claims...), func(a, b *claim) int {
 		return cmp.Or(cmp.Compare(a.timeline(), b.timeline()), b.compare(a))
 	})
@@ -294,9 +296,9 @@ func (j *Judge) settle() {
 		next = Floor{j.name(top.record.Host), f, fmt.Sprintf("member %s saw %s on timeline %d", top.member, j.name(top.record.Host), f.Timeline)}
 	}
 	if next.Floor == j.raised.Floor {
-		return
+		return // also if another observer claims it now: the floor is the same
 	}
-	if next.Floor.Timeline == 0 {
+	if next.Floor.Timeline == 0 { // said once: the floor falls back to what the shard saw itself
 		next.Why = "no claim of another member stands any more"
 		next.Floor = role.Floor{SystemID: j.floor.SystemID, Generation: j.floor.Generation}
 		j.raised = Floor{}

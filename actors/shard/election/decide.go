@@ -93,26 +93,29 @@ func (m *Machine) static() bool {
 		return false
 	}
 	if m.elected != first {
-		m.reason("%s is the shard's host, whatever its role", first.Host)
+		m.elect(first, fmt.Sprintf("%s is the shard's host, whatever its role", first.Host))
 	}
-	m.elected = first
 	m.settleConflict(nil)
 	return true
 }
 
+// elect is the one writer of elected: a host, or nil for none, and why.
+func (m *Machine) elect(h *host, why string) {
+	m.elected = h
+	m.reasons = append(m.reasons, why)
+}
+
 func (m *Machine) unseat(why string) {
-	m.reason("%s is no longer the primary: %s", m.elected.Host, why)
-	m.elected = nil
+	m.elect(nil, fmt.Sprintf("%s is no longer the primary: %s", m.elected.Host, why))
 }
 
 func (m *Machine) seat(h *host) {
 	o := h.rec.Evidence()
-	if o.NoTimelines {
-		m.reason("%s is writable", h.Host)
-	} else {
-		m.reason("%s is writable on timeline %d", h.Host, o.Timeline)
+	why := fmt.Sprintf("%s is writable", h.Host)
+	if !o.NoTimelines {
+		why += fmt.Sprintf(" on timeline %d", o.Timeline)
 	}
-	m.elected = h
+	m.elect(h, why)
 }
 
 // challenge asks whether the elected host stays.

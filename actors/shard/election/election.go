@@ -179,7 +179,7 @@ func (m *Machine) restore(last View) {
 	h.rec.Observe(last.Evidence.Asked, m.cfg.TTL, last.Evidence)
 	h.rec.Doubt(m.now, "the shard was restarted")
 	h.rec.Hear(m.now)
-	m.elected, m.last = h, h.Host
+	m.elect(h, string(h.Host)+" was elected before the restart")
 }
 
 // Step takes one event in, after it has drawn the conclusions of the time that has passed since the last one: what comes

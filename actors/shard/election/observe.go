@@ -101,8 +101,7 @@ func (m *Machine) replace(list []HostConfig) {
 		}
 	}
 	if m.elected != nil && !slices.Contains(hosts, m.elected) {
-		m.reason("%s is no longer a host of the shard, or not without a check", m.elected.Host)
-		m.elected = nil
+		m.elect(nil, fmt.Sprintf("%s is no longer a host of the shard, or not without a check", m.elected.Host))
 	}
 }
 
@@ -124,8 +123,7 @@ func (m *Machine) forget(generation uint64) {
 		m.emit(Stale{"", fmt.Sprintf("FORGET of generation %d in generation %d", generation, m.floor.Generation)})
 		return
 	}
-	m.restart(role.Floor{SystemID: m.cfg.SystemID, Generation: generation})
-	m.reason("FORGET: generation %d begins", generation)
+	m.restart(role.Floor{SystemID: m.cfg.SystemID, Generation: generation}, fmt.Sprintf("FORGET: generation %d begins", generation))
 }
 
 // claimed takes the word of other members in: about this cluster and generation, and a host that can raise the floor.
@@ -155,10 +153,12 @@ func (m *Machine) claimed(e FloorClaim) {
 // bar is the timeline below which nobody is the primary.
 func (m *Machine) bar() uint32 { return max(m.floor.Timeline, m.claim.Floor.Timeline) }
 
-func (m *Machine) restart(floor role.Floor) {
+// restart drops what is known, for a new generation or another cluster.
+func (m *Machine) restart(floor role.Floor, why string) {
 	m.claim = FloorClaim{}
 	m.floor, m.began, m.waitUntil = floor, m.now, m.now
-	m.elected, m.last = nil, ""
+	m.elect(nil, why)
+	m.last = ""
 	for _, h := range m.hosts {
 		heard := h.rec.Heard()
 		*h = host{HostConfig: h.HostConfig, gone: h.gone}
@@ -178,8 +178,7 @@ func (m *Machine) configure(cfg Config) {
 			m.dissent()
 			return
 		}
-		m.restart(role.Floor{SystemID: cfg.SystemID, Generation: m.floor.Generation})
-		m.reason("the system identifier was set to %d", cfg.SystemID)
+		m.restart(role.Floor{SystemID: cfg.SystemID, Generation: m.floor.Generation}, fmt.Sprintf("the system identifier was set to %d", cfg.SystemID))
 	}
 }
 
