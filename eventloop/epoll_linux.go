@@ -19,7 +19,8 @@ const (
 
 	// rawWait is how long the loop waits without telling the Go scheduler. While it does, sysmon has nothing to retake
 	// and no other thread is woken; it is below the 10 ms after which sysmon would send a preemption signal. A
-	// stop-the-world gets through because its signal interrupts the wait.
+	// stop-the-world gets through because its signals, one each 100 us, interrupt the wait. What waits longer goes through
+	// waitBlocked.
 	rawWait = 8 * time.Millisecond
 
 	// Everything is watched for always, edge-triggered, so that nothing has to be changed in the kernel when a
@@ -98,9 +99,8 @@ func (p *epoll) wait(timeout time.Duration) {
 			return
 		}
 	}
-	n, _, e = unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.batch[0])), batchSize, millis(timeout), 0, 0)
-	if e == 0 {
-		p.n = int(n)
+	if n, e := waitBlocked(p.fd, p.batch[:], millis(timeout)); e == 0 {
+		p.n = n
 	}
 }
 

@@ -23,8 +23,8 @@ type Group struct {
 	streams map[*stream]int // how many of its goroutines run
 }
 
-// NewGroup starts the loops. For Epoll loops it raises GOMAXPROCS to one more than their number if it is lower: a loop
-// that waits keeps its processor for some milliseconds, and everything else needs one too.
+// NewGroup starts the loops. For Epoll loops it raises GOMAXPROCS to one more than their number if it is lower, and fixes
+// it: a loop that waits keeps its processor for some milliseconds, and everything else needs one too.
 func NewGroup(opt Options) (*Group, error) {
 	if opt.Kind == "" {
 		opt.Kind = defaultKind
@@ -56,8 +56,9 @@ func NewGroup(opt Options) (*Group, error) {
 		}
 		g.loops = append(g.loops, l)
 	}
-	if opt.Kind == Epoll && runtime.GOMAXPROCS(0) <= opt.Loops {
-		runtime.GOMAXPROCS(opt.Loops + 1)
+	if opt.Kind == Epoll {
+		// Also where it is high enough: once set, the runtime does not lower it when the process is given fewer cores.
+		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), opt.Loops+1))
 	}
 	if opt.Seed != nil {
 		g.sim = newSimulation(g, *opt.Seed)

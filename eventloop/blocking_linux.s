@@ -1,0 +1,1 @@
+// A file in assembly lets the package declare functions whose bodies are in the runtime.
