@@ -34,7 +34,7 @@ type Config struct {
 	// Bind is a loopback address.
 	Keys     [][]byte
 	JoinWait time.Duration // before a member that starts is ready on its own; 0: it does not wait
-	Size     int           // fleet_size, for people
+	Size     int           // fleet_size; above 1 a member waits for others though Join is empty
 
 	// What follows has defaults.
 	Boot      evidence.Boot // drawn at random

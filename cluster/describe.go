@@ -90,7 +90,7 @@ func (f *fleet) describe(now time.Time) *Description {
 	rows := make(map[evidence.Key]*EvidenceRow)
 	for _, r := range all {
 		shard, ok := f.names[r.Shard]
-		if !ok || r.Kind == evidence.Generation {
+		if !ok || r.Kind == evidence.Generation || r.Kind == evidence.Ordered {
 			continue
 		}
 		k := r.Key

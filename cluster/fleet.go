@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -42,6 +42,7 @@ type durable struct {
 	joined      bool
 	counts      counts
 	waitUntil   time.Time
+	expected    []netip.AddrPort // members of before a restart of the process
 	configured  *Configure
 	requestID   uint64
 }
@@ -50,6 +51,8 @@ type durable struct {
 type subscriber struct {
 	to    *actor.PID
 	ready bool // it got Ready
+	// members are those that it was told of last.
+	members []netip.AddrPort
 }
 
 // fleet is the actor.
@@ -119,8 +122,8 @@ func (f *fleet) receiveOthers(ctx actor.Context, now time.Time) {
 		f.publish(now, msg)
 	case *PublishFloorClaim:
 		f.publishFloorClaim(ctx, now, msg)
-	case *Forgotten:
-		f.forgotten(ctx, now, msg)
+	case *ForgetOrdered:
+		f.forgetOrdered(now, msg)
 	case *CancelFor:
 		f.cancelFor(now, msg)
 	case *Operate:
@@ -225,7 +228,7 @@ func (f *fleet) arm(now time.Time) {
 	f.timer = time.AfterFunc(max(next.Sub(now), time.Millisecond), func() { send(t) })
 }
 
-func (f *fleet) readyAt() time.Time {
+func (f *durable) readyAt() time.Time {
 	if f.ready {
 		return time.Time{}
 	}
@@ -245,6 +248,12 @@ func (f *fleet) tick(ctx actor.Context, now time.Time, msg *tick) {
 	f.expireRequests(now)
 	f.store.locked(func(t *evidence.Table) { t.Expire(now) })
 	f.roster.expire(now)
+	reached := f.roster.reached()
+	for _, subs := range f.subscribers {
+		for _, s := range subs {
+			s.tell(ctx, reached)
+		}
+	}
 	for _, m := range f.roster.others() {
 		f.compareSettings(m)
 	}
@@ -252,56 +261,4 @@ func (f *fleet) tick(ctx actor.Context, now time.Time, msg *tick) {
 		f.journal.note(zerolog.ErrorLevel, problem, "")
 	}
 	f.arm(now)
-}
-
-// rejoin is the time between two rounds of attempts to join who is missing.
-const rejoin = 10 * time.Second
-
-// joinAgain begins a round of attempts to join who is not known to be alive: often at first, then every rejoin. memberlist
-// itself never gets over a partition that was long enough for both sides to forget each other.
-func (f *fleet) joinAgain(now time.Time) {
-	if f.link == nil || f.joining || f.nextJoin.IsZero() || now.Before(f.nextJoin) {
-		return
-	}
-	f.joining = true
-	alive, dead := f.roster.addresses()
-	f.link.join(f.cfg, f.cfg.Join, alive, dead)
-	f.joins++
-	wait := min(rejoin, 250*time.Millisecond<<min(f.joins, 8))
-	f.nextJoin = now.Add(wait - wait/20 + rand.N(wait/10+1)) // jittered, so that a fleet does not join in step
-}
-
-func (f *fleet) joinedRound(ctx actor.Context, now time.Time, msg *joined) {
-	f.joining = false
-	f.counts.joins += uint64(msg.tried)
-	f.counts.joined += uint64(msg.reached)
-	if f.heard {
-		f.joined = true
-	}
-	f.becomeReady(ctx, now)
-	f.arm(now)
-}
-
-// becomeReady says Ready when it is time to.
-func (f *fleet) becomeReady(ctx actor.Context, now time.Time) {
-	if !f.ready && (f.joined || len(f.cfg.Join) == 0 || !now.Before(f.waitUntil)) {
-		f.ready = true
-		f.store.ready.Store(true)
-		f.cfg.Log.Info().Bool("joined", f.joined).Int("members", f.roster.alive()).Msg("fleet: ready")
-	}
-	if !f.ready {
-		return
-	}
-	for _, subs := range f.subscribers {
-		for _, s := range subs {
-			f.sayReady(ctx, s)
-		}
-	}
-}
-
-func (f *fleet) sayReady(ctx actor.Context, s *subscriber) {
-	if f.ready && !s.ready {
-		s.ready = true
-		ctx.Send(s.to, &Ready{Joined: f.joined})
-	}
 }

@@ -149,6 +149,15 @@ func (r *roster) others() []*member {
 	return slices.DeleteFunc(r.sorted(), func(m *member) bool { return m.self || m.state != Alive })
 }
 
+// reached is where the other members that are alive are reached.
+func (r *roster) reached() (addrs []netip.AddrPort) {
+	for _, m := range r.others() {
+		addrs = append(addrs, m.node.addr)
+	}
+	slices.SortFunc(addrs, netip.AddrPort.Compare)
+	return slices.Compact(addrs)
+}
+
 // unheard are the members that are thought dead, the last ones that were heard of.
 func (r *roster) unheard() []*member {
 	all := slices.DeleteFunc(r.sorted(), func(m *member) bool { return m.state != Dead })

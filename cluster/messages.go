@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -12,13 +13,17 @@ import (
 
 // Messages to the fleet, from shards.
 type (
-	// Subscribe asks for what other members say of a shard: PeerObserved, PeerFloorClaim and Forgotten, all that is known at once,
-	// then Ready, if that is so or as soon as it is. Generation is the one the shard is in. A second one of the same
-	// subscriber has everything sent again. It ends when the subscriber ends.
+	// Subscribe asks for what other members say of a shard: PeerObserved, PeerFloorClaim, Generation and ForgetOrdered, all that
+	// is known at once, then Ready, if that is so or as soon as it is; and for Members. Generation is the one the shard is in.
+	// Claims are those of others that it has accepted: members that come later hear of them, whoever is gone. Members are where
+	// others were reached before a restart. A second one of the same subscriber has everything sent again. It ends when the
+	// subscriber ends.
 	Subscribe struct {
 		Shard      string
 		To         *actor.PID
 		Generation uint64
+		Claims     []evidence.Record
+		Members    []netip.AddrPort
 	}
 	// Publish tells the others what a look at a host showed. Send every one: what differs from the last goes out at once, the
 	// rest now and then. Observer and Seq are set here. Nothing answers.
@@ -26,8 +31,8 @@ type (
 		Shard       string
 		Observation role.Observation
 	}
-	// PublishFloorClaim tells the others that this process itself saw a host out of recovery on a timeline; never what it has from
-	// others, or no lie would ever end. At is when the host was asked.
+	// PublishFloorClaim tells the others that this process itself, or the one before it, saw a host out of recovery on a timeline;
+	// never what it has from others, or no lie would ever end. At is when the host was asked.
 	PublishFloorClaim struct {
 		Shard string
 		Host  role.Host
@@ -36,11 +41,10 @@ type (
 	}
 )
 
-// Forgotten says that a shard is in this generation: to the fleet from a shard that was told to FORGET, and from the fleet
-// to subscribers of a shard if it is a later one than they said.
-type Forgotten struct {
-	Shard      string
-	Generation uint64
+// ForgetOrdered is a FORGET: to the fleet from the shard where it was given, and from the fleet to subscribers.
+type ForgetOrdered struct {
+	Shard         string
+	ForgetOrdered evidence.ForgetOrdered
 }
 
 // Messages from the fleet to shards.
@@ -55,6 +59,13 @@ type (
 		Shard      string
 		FloorClaim evidence.FloorClaim
 	}
+	// Generation says that somebody is in a later generation than the shard said. Nobody has ordered anything.
+	Generation struct {
+		Shard      string
+		Generation uint64
+	}
+	// Members are where the other members that are alive are reached: for the state file. It is sent when that has changed.
+	Members struct{ Addrs []netip.AddrPort }
 	// Ready says that the shard may grant writes, as far as the fleet is concerned. It is sent once to each subscriber, after
 	// what was known by then. Joined: some other member was heard; else JoinWait is over, or there is nobody to join.
 	Ready struct{ Joined bool }

@@ -32,7 +32,12 @@ func (f *fleet) subscribe(ctx actor.Context, now time.Time, msg *Subscribe) {
 	}
 	s := f.subscribers[msg.Shard][i]
 	s.ready = false
+	s.members = nil
 	f.generation(ctx, now, msg.Shard, msg.Generation, s)
+	for _, r := range msg.Claims {
+		f.merge(now, r)
+	}
+	f.expect(now, msg.Members)
 	var known []evidence.Record
 	f.store.locked(func(t *evidence.Table) { known = t.Of(shard) })
 	for _, r := range known {
@@ -58,7 +63,9 @@ func (f *fleet) deliver(ctx actor.Context, shard string, r evidence.Record, to [
 	var msg any
 	switch {
 	case r.Kind == evidence.Generation:
-		msg = &Forgotten{Shard: shard, Generation: r.Floor.Generation}
+		msg = &Generation{Shard: shard, Generation: r.Floor.Generation}
+	case r.Kind == evidence.Ordered:
+		msg = &ForgetOrdered{shard, evidence.ForgetOrdered{Generation: r.Floor.Generation, Order: r.Order, At: r.At}}
 	case r.Observer == f.cfg.Boot:
 		return
 	case r.Kind == evidence.Claimed:
@@ -148,10 +155,12 @@ func (f *fleet) direct(now time.Time, members []*member, key evidence.Key) {
 	}
 }
 
-// forgotten is FORGET on this member.
-func (f *fleet) forgotten(ctx actor.Context, now time.Time, msg *Forgotten) {
-	f.own(msg.Shard)
-	f.generation(ctx, now, msg.Shard, msg.Generation, nil)
+// forgetOrdered is FORGET on this member.
+func (f *fleet) forgetOrdered(now time.Time, msg *ForgetOrdered) {
+	o := msg.ForgetOrdered
+	if r, ok := evidence.NewOrdered(f.own(msg.Shard), o.Generation, o.Order, o.At); ok && f.merge(now, r) == evidence.News {
+		f.direct(now, append(f.roster.unheard(), f.roster.others()...), r.Key)
+	}
 }
 
 // generation takes in what generation a shard of this process is in, which except said or the shard itself.

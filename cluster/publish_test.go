@@ -22,10 +22,10 @@ func TestForgetDespiteAFlood(t *testing.T) {
 			}
 		}
 		time.Sleep(20 * time.Second) // a push/pull tells all
-		proxies[1].send(&Forgotten{"main", 1})
+		proxies[1].send(forgetNow("main", 1))
 		time.Sleep(time.Second)
-		for _, p := range proxies {
-			if !has(p.shard, func(f *Forgotten) bool { return f.Generation == 1 }) {
+		for _, p := range []*proxy{proxies[0], proxies[2]} {
+			if !has(p.shard, func(f *ForgetOrdered) bool { return f.ForgetOrdered.Generation == 1 }) {
 				t.Errorf("%s does not hear of it", p.cfg.Member)
 			}
 		}

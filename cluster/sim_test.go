@@ -78,7 +78,7 @@ func TestPartitionHeals(t *testing.T) {
 				left[0].saw("10.0.0.1:5432", role.Writable, 5)
 				right[0].saw("10.0.0.2:5432", role.Writable, 6)
 				right[0].send(&PublishFloorClaim{"main", "10.0.0.2:5432", role.Floor{SystemID: 7, Timeline: 6}, time.Now()})
-				right[0].send(&Forgotten{"other", 3})
+				right[0].send(forgetNow("other", 3))
 				time.Sleep(3 * time.Minute)
 				for _, p := range proxies {
 					if _, other := p.knows("10.0.0.2:5432", 6); other && slices.Contains(left, p) {

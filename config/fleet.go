@@ -32,9 +32,9 @@ type Fleet struct {
 	// loopback address.
 	SecretKey Secret `key:"secret_key" example:"file:/etc/fencepost/fleet.key" reload:"yes"`
 	// How long a member that starts waits to hear from the others before it grants writes on its own knowledge. Not used
-	// where join is empty.
+	// where join is empty, fleet_size is 1 and no state_file names others.
 	JoinWait time.Duration `key:"fleet_join_wait" default:"2s" min:"0s" max:"5m" reload:"yes"`
-	// How many members the fleet has; shares fleet_max_db_connections.
+	// How many members the fleet has: above 1 a member waits for others when it starts. Shares fleet_max_db_connections.
 	Size int `key:"fleet_size" default:"1" min:"1" max:"1000" unit:"members" reload:"yes"`
 	// Server connections of one database that the whole fleet may have to a host. Each member takes its share,
 	// fleet_max_db_connections / fleet_size, at least one, or its max_db_connections if that is less. 0 is no limit.

@@ -38,6 +38,22 @@ addr = "10.0.0.7:6432"
 	}
 }
 
+// A member that has nobody to join by is told when nothing else says that there are others.
+func TestFleetWarnings(t *testing.T) {
+	for _, c := range []struct {
+		fleet, shard string
+		warned       bool
+	}{{"", "", true}, {"fleet_size = 3", "", false}, {"", "state_file = 'a.state'", false}, {"join = ['10.0.0.2:7946']", "", false}} {
+		cfg, err := Parse("fencepost.toml", []byte(strings.Replace(fleetRest, "[databases", c.shard+"\n[databases", 1)+"\n[fleet]\nname = 'f'\nmember = 'm'\npeer_id = 1\nbind = '127.0.0.1:7946'\n"+c.fleet))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cfg.Warnings(); (len(got) > 0) != c.warned {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 func TestFleetProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		"[fleet]\n": "fleet.bind: must be set",

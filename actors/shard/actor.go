@@ -135,8 +135,8 @@ func (a *decider) started() {
 	if path := a.mem.settings.StateFile; path != "" && !file.known {
 		root, self := a.ctx.ActorSystem().Root, a.ctx.Self()
 		go func() { // ends with the read
-			floor, err := readState(path)
-			root.Send(self, stateRead{path, floor, err})
+			s, err := readState(path, a.cfg.Shard.Name)
+			root.Send(self, stateRead{path, s, err})
 		}()
 		return
 	}
@@ -153,7 +153,7 @@ func (a *decider) begin() {
 		last = &v
 	}
 	a.list = a.mem.addresses.hosts(s.Hosts)
-	a.election = election.New(now, s.Election, a.list, a.mem.file.floor, last)
+	a.election = election.New(now, s.Election, a.list, a.mem.file.state.floor, last)
 	if last == nil {
 		a.health = health.New(now, s.Health)
 	} else {
@@ -167,6 +167,9 @@ func (a *decider) begin() {
 	a.watchNames()
 	a.reconcileMonitors(now)
 	a.elect(now, now, election.Tick{})
+	if last == nil {
+		a.elect(now, now, election.FloorKept{Seen: a.mem.file.state.seen})
+	}
 	a.judge(now, a.list.voters())
 	a.joinFleet(now)
 	for host := range a.mem.addresses.gone {
@@ -262,8 +265,12 @@ func (a *decider) dispatch(now time.Time, message any) {
 		a.judge(now, m.PeerObserved)
 	case *cluster.PeerFloorClaim:
 		a.judge(now, m.FloorClaim)
-	case *cluster.Forgotten:
-		a.judge(now, evidence.Forgot{Generation: m.Generation})
+	case *cluster.Generation:
+		a.judge(now, evidence.GenerationKnown{Generation: m.Generation})
+	case *cluster.ForgetOrdered:
+		a.judge(now, m.ForgetOrdered)
+	case *cluster.Members:
+		a.mem.peers.members = m.Addrs[:min(len(m.Addrs), maxMembers)]
 	case *cluster.Ready:
 		a.ready(now, m)
 	case *DescribeShard:

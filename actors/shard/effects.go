@@ -116,7 +116,7 @@ func (a *decider) finish(now time.Time) {
 	}
 	// Behind the view as well: a slow disk must not keep lanes from a new primary. What the file does not hold yet when the
 	// process dies is learnt anew from the hosts.
-	a.mem.file.save(now, a.ctx, a.mem.settings.StateFile, a.election.View())
+	a.mem.file.save(now, a.ctx, a.mem.settings.StateFile, a.election, &a.mem.peers)
 	a.arm(now)
 }
 

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -20,6 +21,11 @@ type peers struct {
 	ready     bool                // the shard may grant writes, as far as the fleet is concerned
 	published map[role.Host]published
 	floor     role.Floor // told to the others
+	ordered   time.Time  // when the last FORGET was given
+	members   []netip.AddrPort
+	kept      []evidence.FloorClaim // those that are adopted, if not stale
+	stale     bool
+	judges    bool // there is something of others to judge
 }
 
 // published is what the others were told of a host last.
@@ -34,44 +40,72 @@ const publishEvery = 500 * time.Millisecond
 
 // joinFleet asks for what the others say.
 func (a *decider) joinFleet(now time.Time) {
-	if a.cfg.Fleet == nil {
-		a.mem.peers.ready = true
-		return
+	p, s := &a.mem.peers, &a.mem.file.state
+	p.judges = a.cfg.Fleet != nil || len(s.claims) > 0
+	if p.published == nil { // the first incarnation: what the process before this one has accepted still stands
+		p.published = map[role.Host]published{}
+		p.ordered, p.members = s.ordered, s.members
+		a.judge(now, evidence.OrderKept{At: s.ordered})
+		a.feedJudge(now)
+		for _, c := range s.claims {
+			a.judge(now, c)
+		}
 	}
-	if a.mem.peers.published == nil {
-		a.mem.peers.published = map[role.Host]published{}
-	}
-	if c := a.mem.peers.claim; c.Floor.Timeline != 0 { // a restart has lost it
+	if c := p.claim; c.Floor.Timeline != 0 { // a restart has lost it
 		a.elect(now, now, c)
 	}
-	a.ctx.Send(a.cfg.Fleet, &cluster.Subscribe{Shard: a.cfg.Shard.Name, To: a.ctx.Self(), Generation: a.election.View().Floor.Generation})
+	if a.cfg.Fleet == nil {
+		p.ready = true
+		return
+	}
+	var claims []evidence.Record
+	for _, c := range p.adopted() {
+		claims = append(claims, c.Record)
+	}
+	a.ctx.Send(a.cfg.Fleet, &cluster.Subscribe{Shard: a.cfg.Shard.Name, To: a.ctx.Self(), Generation: a.election.View().Floor.Generation,
+		Claims: claims, Members: p.members})
 	a.feedJudge(now)
+}
+
+// adopted are the claims that raise the floor here, for the state file and for members that come later.
+func (p *peers) adopted() []evidence.FloorClaim {
+	if p.stale {
+		p.kept, p.stale = p.judge.Adopted(maxClaims), false
+	}
+	return p.kept
 }
 
 // feedJudge gives the judge the shard's own view. It is called after every step.
 func (a *decider) feedJudge(now time.Time) {
-	if a.cfg.Fleet == nil {
+	if !a.mem.peers.judges {
 		return
 	}
 	v := a.election.View()
 	a.judge(now, evidence.Decided{Elected: v.Elected, Floor: v.Floor})
 	own := v.Floor
 	own.Timeline = v.Own
-	if own == a.mem.peers.floor || own.Timeline == 0 {
+	if own == a.mem.peers.floor || own.Timeline == 0 || a.cfg.Fleet == nil {
 		return
 	}
+	host, at := a.mem.file.state.host, v.Seen
 	if o, ok := a.election.OnFloor(); ok {
-		a.mem.peers.floor = own
-		a.ctx.Send(a.cfg.Fleet, &cluster.PublishFloorClaim{Shard: a.cfg.Shard.Name, Host: o.Host, Floor: own, At: o.Asked})
+		host, at = o.Host, o.Asked
+	} else if host == "" || a.mem.file.state.floor.Timeline != own.Timeline || a.mem.file.state.floor.SystemID != own.SystemID {
+		return // seen by an earlier process, which did not say where
 	}
+	a.mem.peers.floor = own
+	a.ctx.Send(a.cfg.Fleet, &cluster.PublishFloorClaim{Shard: a.cfg.Shard.Name, Host: host, Floor: own, At: at})
 }
 
 // publishObserved tells the judge and the others of an answer: what is new at once, the rest now and then.
 func (a *decider) publishObserved(now time.Time, o role.Observation) {
-	if a.cfg.Fleet == nil {
+	if !a.mem.peers.judges {
 		return
 	}
 	a.judge(now, evidence.OwnObserved{Observation: o})
+	if a.cfg.Fleet == nil {
+		return
+	}
 	last := a.mem.peers.published[o.Host]
 	if last.verdict == o.Verdict && last.timeline == o.Timeline && now.Sub(last.at) < publishEvery {
 		return
@@ -91,12 +125,14 @@ func (p *peers) claimedBy(v election.View) string {
 
 // judge gives the judge an event, and executes what it makes of it.
 func (a *decider) judge(now time.Time, e evidence.Event) {
-	if a.cfg.Fleet == nil {
-		return
+	switch e.(type) {
+	case evidence.FloorClaim, evidence.ForgetOrdered, evidence.Hosts:
+		a.mem.peers.stale = true
 	}
 	for _, e := range a.mem.peers.judge.Step(now, e) {
 		switch e := e.(type) {
 		case evidence.Floor:
+			a.mem.peers.stale = true
 			a.mem.peers.claim = election.FloorClaim{Host: e.Host, Floor: e.Floor, Why: e.Why}
 			a.elect(now, now, a.mem.peers.claim)
 		case evidence.Doubt:
@@ -104,11 +140,17 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 			a.monitors.probeAfterLoss(a.ctx, e.Host, a.election.View().Elected)
 		case evidence.Probe:
 			a.monitors.probe(a.ctx, e.Host)
+		case evidence.TakeOver:
+			a.elect(now, now, election.TakeOver{Generation: e.Generation})
 		case evidence.Forget:
 			a.mem.history.counts.Forgets++
-			a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET from another member: system identifier and floor were cleared")
-			a.elect(now, now, election.Forget{Generation: e.Generation})
+			if e.At.After(a.mem.peers.ordered) {
+				a.mem.peers.ordered = e.At
+			}
+			a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET: system identifier and floor were cleared, except for what was seen since it was given")
+			a.elect(now, now, election.Forget{Generation: e.Generation, At: e.At})
 		case evidence.Refused:
+			a.mem.peers.stale = true
 			a.log.Info().Str("host", string(e.Host)).Str("member", e.Member).Str("reason", e.Why).Msg("shard: a peer's claim was rejected")
 		}
 	}

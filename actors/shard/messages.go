@@ -100,12 +100,12 @@ type (
 	// stateRead and stateWritten say how the reading or writing of a state file ended.
 	stateRead struct {
 		path  string
-		floor role.Floor
+		state state
 		err   error
 	}
 	stateWritten struct {
 		path  string
-		floor role.Floor
+		state *state
 		err   error
 	}
 )

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"crypto/rand"
 	"slices"
 	"time"
 
@@ -9,17 +10,18 @@ import (
 	"fencepost/actors/shard/election"
 	"fencepost/actors/shard/health"
 	"fencepost/cluster"
+	"fencepost/cluster/evidence"
 )
 
 // This file is what an operator orders: FORGET, a reload, SWITCHOVER, SHOW.
 
 // forget begins a new generation.
 func (a *decider) forget(now time.Time, m *Forget) {
-	a.mem.history.counts.Forgets++
-	a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET: system identifier and floor were cleared")
-	a.elect(now, now, election.Forget{})
+	order := evidence.ForgetOrdered{Generation: a.election.View().Floor.Generation + 1, At: now}
+	_, _ = rand.Read(order.Order[:]) // never fails: see crypto/rand
+	a.judge(now, order)
 	if a.cfg.Fleet != nil {
-		a.ctx.Send(a.cfg.Fleet, &cluster.Forgotten{Shard: a.cfg.Shard.Name, Generation: a.election.View().Floor.Generation})
+		a.ctx.Send(a.cfg.Fleet, &cluster.ForgetOrdered{Shard: a.cfg.Shard.Name, ForgetOrdered: order})
 	}
 	if m.Reply != nil {
 		m.Reply <- a.election.View().Floor.Generation

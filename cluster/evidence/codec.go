@@ -23,6 +23,7 @@ const (
 	seenLength   = keyLength + 8 + 1 + 1 + 1 + 8 + 4 + 8 + 4 + 8 + 8
 	claimLength  = keyLength + 8 + 8 + 8 + 4
 	forgetLength = shardLength + 8
+	orderLength  = forgetLength + 16
 
 	// MaxRecordLength is the length of the longest encoded record, age and header included.
 	MaxRecordLength = 2 + ageLength + seenLength
@@ -62,6 +63,8 @@ func bodyLength(k Kind) int {
 		return seenLength
 	case Claimed:
 		return claimLength
+	case Ordered:
+		return orderLength
 	}
 	return forgetLength
 }
@@ -75,8 +78,11 @@ func ageOf(now, at time.Time) uint32 {
 
 func encodeBody(b []byte, r Record) []byte {
 	b = append(b, r.Shard[:]...)
-	if r.Kind == Generation {
+	switch r.Kind {
+	case Generation:
 		return binary.BigEndian.AppendUint64(b, r.Floor.Generation)
+	case Ordered:
+		return append(binary.BigEndian.AppendUint64(b, r.Floor.Generation), r.Order[:]...)
 	}
 	ip := r.Host.Addr().As16()
 	b = append(b, ip[:]...)
@@ -132,7 +138,7 @@ func Decode(b []byte, now time.Time, take func(Record)) (skipped int) {
 }
 
 func decodeRecord(kind Kind, b []byte, now time.Time) (Record, error) {
-	if kind < Observed || kind > Generation {
+	if kind < Observed || kind > Ordered {
 		return Record{}, fmt.Errorf("record of an unknown kind %d", kind)
 	}
 	if len(b) < ageLength+bodyLength(kind) {
@@ -162,6 +168,10 @@ func decodeBody(kind Kind, b []byte, now time.Time, age uint32) (Record, error) 
 		return r, check(r)
 	}
 	r.At = now.Add(-time.Duration(age) * time.Millisecond)
+	if kind == Ordered {
+		r.Floor.Generation, r.Order = in.u64(), Order(in.take(16))
+		return r, check(r)
+	}
 	ip := netip.AddrFrom16([16]byte(in.take(16))).Unmap()
 	r.Host = netip.AddrPortFrom(ip, in.u16())
 	r.Observer, r.Seq = Boot(in.take(16)), in.u64()
@@ -189,7 +199,9 @@ func check(r Record) error {
 	switch {
 	case r.Floor.Generation > maxGeneration:
 		return errors.New("generation out of range")
-	case r.Kind == Generation:
+	case r.Kind == Ordered && (r.Order == Order{} || r.Floor.Generation == 0):
+		return errors.New("an order without an identifier or a generation")
+	case r.Kind == Generation, r.Kind == Ordered:
 		return nil
 	case !valid(r.Host):
 		return errors.New("not the address of a host")

@@ -1,8 +1,6 @@
 package evidence
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -19,7 +17,11 @@ type Judge struct {
 	floor   role.Floor
 	claims  []*claim // in the order of arrival
 	muted   []mute
-	raised  Floor // the last effect of that type
+	refuted []Record  // claims that a host has contradicted: never believed again, whoever repeats them
+	order   Order     // the last FORGET that was obeyed
+	ordered time.Time // when it, or a later one, was given
+	raised  Floor     // the last effect of that type
+	again   bool      // it is to be said again
 	effects []Effect
 }
 
@@ -64,8 +66,12 @@ func (j *Judge) Step(now time.Time, ev Event) []Effect {
 		j.peerObserved(e)
 	case FloorClaim:
 		j.keepClaim(e)
-	case Forgot:
-		j.forgot(e.Generation)
+	case GenerationKnown:
+		j.takeOver(e.Generation)
+	case OrderKept:
+		j.ordered = e.At
+	case ForgetOrdered:
+		j.forget(e)
 	}
 	j.settle()
 	effects := j.effects
@@ -101,11 +107,11 @@ func (j *Judge) replace(list []role.Host) {
 	j.hosts = hosts
 }
 
-// decided takes the shard's view in. In another generation, and for another cluster, nothing of before holds; claims that
-// were made for it already are among those that were kept.
+// decided takes the shard's view in. For another cluster nothing of before holds; claims that were made about it already are
+// among those that were kept.
 func (j *Judge) decided(e Decided) {
 	j.elected, _ = Address(e.Elected)
-	if e.Floor.Generation != j.floor.Generation || e.Floor.SystemID != j.floor.SystemID {
+	if e.Floor.SystemID != j.floor.SystemID {
 		for _, c := range j.claims {
 			c.adopted = false
 		}
@@ -117,10 +123,26 @@ func (j *Judge) decided(e Decided) {
 	j.floor = e.Floor
 }
 
-func (j *Judge) forgot(generation uint64) {
+// takeOver has the shard count on from a generation that somebody is in. That it was ordered once, to others, is no reason
+// to forget anything here.
+func (j *Judge) takeOver(generation uint64) {
 	if generation > j.floor.Generation {
-		j.emit(Forget{generation})
+		j.emit(TakeOver{generation})
 	}
+}
+
+// forget obeys an order, once: what was seen before it was given is void. What was seen since is not.
+func (j *Judge) forget(e ForgetOrdered) {
+	if e.Order == j.order {
+		return
+	}
+	j.order = e.Order
+	if e.At.After(j.ordered) {
+		j.ordered = e.At
+	}
+	j.claims = slices.DeleteFunc(j.claims, func(c *claim) bool { return !c.record.At.After(j.ordered) })
+	j.again = true
+	j.emit(Forget{e.Generation, e.At})
 }
 
 // ownObserved records an observation of the shard's own. It drops the claims about that host which it contradicts: what others saw
@@ -143,6 +165,7 @@ func (j *Judge) ownObserved(o role.Observation) {
 		contradicted := c.adopted && r.Host == a && r.Floor.Timeline > o.Timeline && o.Asked.After(c.arrived)
 		if contradicted {
 			j.mute(r.Observer, a)
+			j.refuted = append(j.refuted[max(0, len(j.refuted)-MaxClaims+1):], r)
 			j.refuse(c, fmt.Sprintf("%s is %s on timeline %d, not %d", h.name, o.Verdict, o.Timeline, r.Floor.Timeline))
 		}
 		return contradicted
@@ -232,111 +255,4 @@ func (j *Judge) probe(h *host, why string) {
 		h.probed = j.now
 		j.emit(Probe{h.name, why})
 	}
-}
-
-// keepClaim keeps a claim; settle judges it.
-func (j *Judge) keepClaim(e FloorClaim) {
-	r := e.Record
-	if r.Kind != Claimed || j.isMuted(r.Observer, r.Host) {
-		return
-	}
-	j.forgot(r.Floor.Generation)
-	i := slices.IndexFunc(j.claims, func(c *claim) bool { return c.record.Observer == r.Observer && c.record.Host == r.Host })
-	switch {
-	case i < 0:
-		j.makeRoom(r.Observer)
-		j.claims = append(j.claims, &claim{record: r, member: e.Member, arrived: j.now})
-	case r.Floor == j.claims[i].record.Floor, r.Floor.Generation < j.claims[i].record.Floor.Generation:
-	case j.claims[i].adopted && r.Floor.Generation == j.floor.Generation && r.Floor.Timeline < j.claims[i].record.Floor.Timeline:
-		// The floor only rises, whoever takes something back.
-	default:
-		j.claims[i] = &claim{record: r, member: e.Member, arrived: j.now}
-	}
-}
-
-// makeRoom drops the claim that is missed least: one that was not adopted, else the one with the lowest timeline; of the
-// observer itself if that has made too many.
-func (j *Judge) makeRoom(observer Boot) {
-	own := 0
-	for _, c := range j.claims {
-		if c.record.Observer == observer {
-			own++
-		}
-	}
-	if own < MaxClaimsPerObserver && len(j.claims) < MaxClaims {
-		return
-	}
-	least := -1
-	for i, c := range j.claims {
-		if own >= MaxClaimsPerObserver && c.record.Observer != observer {
-			continue
-		}
-		if least < 0 || c.timeline() < j.claims[least].timeline() {
-			least = i
-		}
-	}
-	j.claims = slices.Delete(j.claims, least, least+1)
-}
-
-// settle adopts the claims that can be judged now, and says what floor they make.
-func (j *Judge) settle() {
-	for _, c := range j.claims { // each time, not only when they arrive: identifier, hosts and generation may have become known since
-		if !c.adopted {
-			j.adopt(c)
-		}
-	}
-	// The highest of all claims that stand, and not the last one: when it is contradicted, the next lower one holds. Of several
-	// on one timeline the same one everywhere, so that every member gives the same reason.
-	top := slices.MaxFunc(append([]*claim{nil}, j.claims...), func(a, b *claim) int {
-		return cmp.Or(cmp.Compare(a.timeline(), b.timeline()), b.compare(a))
-	})
-	next := Floor{}
-	if top.timeline() > 0 {
-		f := top.record.Floor
-		next = Floor{j.name(top.record.Host), f, fmt.Sprintf("member %s saw %s on timeline %d", top.member, j.name(top.record.Host), f.Timeline)}
-	}
-	if next.Floor == j.raised.Floor {
-		return // also if another observer claims it now: the floor is the same
-	}
-	if next.Floor.Timeline == 0 { // said once: the floor falls back to what the shard saw itself
-		next.Why = "no claim of another member stands any more"
-		next.Floor = role.Floor{SystemID: j.floor.SystemID, Generation: j.floor.Generation}
-		j.raised = Floor{}
-	} else {
-		j.raised = next
-	}
-	j.emit(next)
-}
-
-// adopt judges a claim that was not adopted yet.
-func (j *Judge) adopt(c *claim) {
-	r, h := c.record, j.find(c.record.Host)
-	switch {
-	case h == nil, j.floor.SystemID == 0, r.Floor.Generation > j.floor.Generation: // kept until that is known
-	case r.Floor.SystemID != j.floor.SystemID:
-		j.refuse(c, fmt.Sprintf("it is about the cluster %d, not %d", r.Floor.SystemID, j.floor.SystemID))
-	case r.Floor.Generation < j.floor.Generation:
-		j.refuse(c, fmt.Sprintf("it is of generation %d, which was forgotten", r.Floor.Generation))
-	default:
-		c.adopted = true
-		if r.Floor.Timeline > j.floor.Timeline {
-			j.probe(h, fmt.Sprintf("member %s saw it on timeline %d", c.member, r.Floor.Timeline))
-		}
-	}
-}
-
-// timeline that a claim makes the floor; 0 if it does not.
-func (c *claim) timeline() uint32 {
-	if c == nil || !c.adopted {
-		return 0
-	}
-	return c.record.Floor.Timeline
-}
-
-// compare orders claims on one timeline, so that the same one is named everywhere.
-func (c *claim) compare(d *claim) int {
-	if c == nil || d == nil {
-		return 0
-	}
-	return cmp.Or(c.record.Host.Compare(d.record.Host), bytes.Compare(c.record.Observer[:], d.record.Observer[:]))
 }

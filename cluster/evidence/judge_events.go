@@ -40,23 +40,37 @@ type (
 		Record Record
 		Member string
 	}
-	// Forgot says that the fleet is in this generation.
-	Forgot struct{ Generation uint64 }
+	// GenerationKnown says that somebody is in this generation.
+	GenerationKnown struct{ Generation uint64 }
+	// ForgetOrdered is a FORGET, given here or at another member: it began this generation.
+	ForgetOrdered struct {
+		Generation uint64
+		Order      Order
+		At         time.Time
+	}
+	// OrderKept says when the last FORGET was given that an earlier process has obeyed.
+	OrderKept struct{ At time.Time }
 )
 
-func (Hosts) event()        {}
-func (Decided) event()      {}
-func (OwnObserved) event()  {}
-func (PeerObserved) event() {}
-func (FloorClaim) event()   {}
-func (Forgot) event()       {}
+func (Hosts) event()           {}
+func (Decided) event()         {}
+func (OwnObserved) event()     {}
+func (PeerObserved) event()    {}
+func (FloorClaim) event()      {}
+func (GenerationKnown) event() {}
+func (ForgetOrdered) event()   {}
+func (OrderKept) event()       {}
 
-func (e Hosts) String() string        { return fmt.Sprintf("hosts %v", e.List) }
-func (e Decided) String() string      { return fmt.Sprintf("decided %q on %s", e.Elected, e.Floor) }
-func (e OwnObserved) String() string  { return fmt.Sprintf("own observation: %s", e.Observation) }
-func (e PeerObserved) String() string { return fmt.Sprintf("observed by %s: %s", e.Member, e.Record) }
-func (e FloorClaim) String() string   { return fmt.Sprintf("claim by %s: %s", e.Member, e.Record) }
-func (e Forgot) String() string       { return fmt.Sprintf("generation %d", e.Generation) }
+func (e Hosts) String() string           { return fmt.Sprintf("hosts %v", e.List) }
+func (e Decided) String() string         { return fmt.Sprintf("decided %q on %s", e.Elected, e.Floor) }
+func (e OwnObserved) String() string     { return fmt.Sprintf("own observation: %s", e.Observation) }
+func (e PeerObserved) String() string    { return fmt.Sprintf("observed by %s: %s", e.Member, e.Record) }
+func (e FloorClaim) String() string      { return fmt.Sprintf("claim by %s: %s", e.Member, e.Record) }
+func (e GenerationKnown) String() string { return fmt.Sprintf("generation %d", e.Generation) }
+func (e OrderKept) String() string       { return "order kept" }
+func (e ForgetOrdered) String() string {
+	return fmt.Sprintf("forget ordered: generation %d", e.Generation)
+}
 
 type (
 	// Floor is what the floor has to be at least by the word of others. It replaces the one before. With timeline 0 there is
@@ -76,8 +90,13 @@ type (
 		Host role.Host
 		Why  string
 	}
-	// Forget brings the shard to a later generation.
-	Forget struct{ Generation uint64 }
+	// TakeOver brings the shard to a later generation. Identifier and floor stay.
+	TakeOver struct{ Generation uint64 }
+	// Forget begins a generation: what was seen before At is void.
+	Forget struct {
+		Generation uint64
+		At         time.Time
+	}
 	// Refused says that a claim was not followed, or not any more. Once per claim and reason.
 	Refused struct {
 		Host     role.Host
@@ -87,17 +106,19 @@ type (
 	}
 )
 
-func (Floor) effect()   {}
-func (Doubt) effect()   {}
-func (Probe) effect()   {}
-func (Forget) effect()  {}
-func (Refused) effect() {}
+func (Floor) effect()    {}
+func (Doubt) effect()    {}
+func (Probe) effect()    {}
+func (TakeOver) effect() {}
+func (Forget) effect()   {}
+func (Refused) effect()  {}
 
-func (e Floor) String() string   { return fmt.Sprintf("floor %s on %s: %s", e.Host, e.Floor, e.Why) }
-func (e Doubt) String() string   { return fmt.Sprintf("doubt %s: %s", e.Host, e.Why) }
-func (e Probe) String() string   { return fmt.Sprintf("probe %s: %s", e.Host, e.Why) }
-func (e Forget) String() string  { return fmt.Sprintf("forget: generation %d", e.Generation) }
-func (e Refused) String() string { return fmt.Sprintf("refused %s of %s: %s", e.Host, e.Member, e.Why) }
+func (e Floor) String() string    { return fmt.Sprintf("floor %s on %s: %s", e.Host, e.Floor, e.Why) }
+func (e Doubt) String() string    { return fmt.Sprintf("doubt %s: %s", e.Host, e.Why) }
+func (e Probe) String() string    { return fmt.Sprintf("probe %s: %s", e.Host, e.Why) }
+func (e TakeOver) String() string { return fmt.Sprintf("take over generation %d", e.Generation) }
+func (e Forget) String() string   { return fmt.Sprintf("forget: generation %d", e.Generation) }
+func (e Refused) String() string  { return fmt.Sprintf("refused %s of %s: %s", e.Host, e.Member, e.Why) }
 
 // Bounds of a Judge.
 const (

@@ -42,8 +42,8 @@ func number(t *testing.T, s string) uint64 {
 }
 
 // parse reads an event: "hosts a b", "decided a|nobody SYSTEM/GENERATION/TIMELINE", "look a VERDICT TIMELINE [id=N] [asked=-1s]",
-// "told M a VERDICT TIMELINE [...]", "claim M a SYSTEM/GENERATION/TIMELINE", "forgot N".
-func parseEvent(t *testing.T, now time.Time, line string, seq uint64) Event {
+// "told M a VERDICT TIMELINE [...]", "claim M a SYSTEM/GENERATION/TIMELINE [AGO]", "generation N", "order N AGO".
+func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *FloorClaim) Event {
 	f := strings.Fields(line)
 	floor := func(s string) role.Floor {
 		p := strings.Split(s, "/")
@@ -88,13 +88,27 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64) Event {
 		}
 		return PeerObserved{r, f[1]}
 	case "claim":
-		r, ok := NewClaimed(ShardOf("main"), boot(f[1]), seq, hostOf(f[2]), floor(f[3]), now)
+		at := now
+		if len(f) > 4 {
+			ago, _ := time.ParseDuration(f[4])
+			at = now.Add(-ago)
+		}
+		r, ok := NewClaimed(ShardOf("main"), boot(f[1]), seq, hostOf(f[2]), floor(f[3]), at)
 		if !ok {
 			t.Fatalf("%s: cannot be claimed", line)
 		}
-		return FloorClaim{r, f[1]}
-	case "forgot":
-		return Forgot{number(t, f[1])}
+		*repeated = FloorClaim{r, f[1]}
+		return *repeated
+	case "repeat": // the last claim, by whoever has accepted it
+		return *repeated
+	case "generation":
+		return GenerationKnown{number(t, f[1])}
+	case "order": // given at another member, so long ago
+		ago, err := time.ParseDuration(f[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ForgetOrdered{number(t, f[1]), Order(boot(f[1])), now.Add(-ago)}
 	}
 	t.Fatalf("unknown event %q", line)
 	return nil
@@ -103,7 +117,7 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64) Event {
 // TestJudge runs the scripts that specify what gossip may do.
 func TestJudge(t *testing.T) {
 	datadriven.Walk(t, "testdata/judge", func(t *testing.T, path string) {
-		j, now, seq := &Judge{}, epoch, uint64(0)
+		j, now, seq, claim := &Judge{}, epoch, uint64(0), FloorClaim{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var out strings.Builder
 			if d.Cmd == "new" {
@@ -120,7 +134,7 @@ func TestJudge(t *testing.T) {
 					continue
 				}
 				seq++
-				for _, e := range j.Step(now, parseEvent(t, now, line, seq)) {
+				for _, e := range j.Step(now, parseEvent(t, now, line, seq, &claim)) {
 					fmt.Fprintf(&out, "%s -> %s\n", line, spell(e.String()))
 				}
 			}

@@ -2,16 +2,21 @@
 // make of it. It is pure.
 //
 // A Record is a register that only one process writes: the latest observation it made of a host (Observed), or the highest
-// timeline on which it saw a host out of recovery (Claimed). A third kind (Generation) says how often FORGET was given for
-// a shard; anybody may write it and the highest wins. A Table is the join of all records; the order and the number of
-// times in which they arrive make no difference. Records carry ages, never times: no clock is compared with another.
+// timeline on which it saw a host out of recovery (Claimed). Two kinds anybody may write, and the highest wins: how often
+// FORGET was given for a shard (Generation), and the last FORGET itself (Ordered), which voids what was seen before it was
+// given. A generation that arrives without its order, from a member that has it in a state file, voids nothing. A Table is
+// the join of all records; the order and the number of times in which they arrive make no difference. Records carry ages,
+// never times: no clock is compared with another. A claim outlives the process that made it: see Table.
 //
 // A Judge is the part of a shard that hears the fleet:
 //
 //	a claim    --names a host and the identifier of the shard--> adopted: raises the floor
 //	           --identifier or host not known yet, or of a later generation--> kept
-//	adopted    --that very host, asked after the claim arrived, contradicts--> dropped, its observer not believed about that host for a while
-//	           --FORGET, another identifier--> dropped
+//	adopted    --that very host, asked after the claim arrived, contradicts--> refuted: dropped for good, its observer not believed about that host for a while
+//	           --FORGET given after it was seen--> dropped
+//	           --another identifier--> kept
+//	generation --a later one than the shard's--> taken over; the floor stays
+//	an order   --not obeyed yet--> forget what was seen before it was given
 //	a sighting --contradicts what the shard believes of the elected host, or shows another one writable--> doubt, once per host and second
 //	           --of a host that was not looked at yet, or writable--> a probe, likewise
 //	           --"could not reach it"--> nothing
@@ -49,6 +54,15 @@ type Boot [16]byte
 // String is hexadecimal, as role.Observation.Observer has it.
 func (b Boot) String() string { return hex.EncodeToString(b[:]) }
 
+// ParseBoot reads what String wrote.
+func ParseBoot(text string) (b Boot, err error) {
+	n, err := hex.Decode(b[:], []byte(text[:min(len(text), 2*len(b))]))
+	if err == nil && (n != len(b) || len(text) != 2*len(b)) {
+		err = fmt.Errorf("%q is no boot identifier", text)
+	}
+	return b, err
+}
+
 // Address is the address of a host in the one form in which all members have it. Only an IP address with a port can be
 // told to others: a Unix socket, and an address with a zone, is another server on every machine. ok is false for those.
 func Address(h role.Host) (a netip.AddrPort, ok bool) {
@@ -72,6 +86,7 @@ const (
 	Observed   Kind = iota + 1 // what a look at a host showed
 	Claimed                    // the highest timeline on which the host was seen out of recovery, in one generation
 	Generation                 // how often FORGET was given for the shard
+	Ordered                    // the last FORGET given
 )
 
 func (k Kind) String() string {
@@ -82,11 +97,19 @@ func (k Kind) String() string {
 		return "claimed"
 	case Generation:
 		return "generation"
+	case Ordered:
+		return "ordered"
 	}
 	return fmt.Sprintf("invalid(%d)", uint8(k))
 }
 
-// Key is which register a Record belongs to. A Generation has only Kind and Shard.
+// Order names one FORGET. It is drawn at random where that is given.
+type Order [16]byte
+
+// String is hexadecimal.
+func (o Order) String() string { return hex.EncodeToString(o[:]) }
+
+// Key is which register a Record belongs to. A Generation and an Ordered have only Kind and Shard.
 type Key struct {
 	Kind     Kind
 	Shard    Shard
@@ -102,17 +125,18 @@ func (k Key) compare(l Key) int {
 // Record is the value of a register. It is immutable.
 type Record struct {
 	Key
-	Seq uint64 // grows with every value the observer writes; 0 in a Generation
-	// At is when what it says was asked for, by the local clock. It is known from the age that came with the record, to
-	// which nobody added the time on the network; so the truth may be a little earlier. Zero in a Generation.
+	Seq uint64 // grows with every value the observer writes; 0 in a Generation and in an Ordered
+	// At is when what it says was asked for, or ordered, by the local clock. It is known from the age that came with the
+	// record, to which nobody added the time on the network; so the truth may be a little earlier. Zero in a Generation.
 	At time.Time
 	// Observation of an Observed; its Host, Observer, Seq and times are those of the Record.
 	Observation role.Observation
-	// Floor of a Claimed. Of a Generation, only Floor.Generation means something.
+	// Floor of a Claimed. Of a Generation and an Ordered, only Floor.Generation means something.
 	Floor role.Floor
+	Order Order // of an Ordered
 }
 
-// NewSeen makes a Record of an observation; false if it cannot be told to others.
+// NewObserved makes a Record of an observation; false if it cannot be told to others.
 func NewObserved(shard Shard, observer Boot, seq uint64, o role.Observation) (Record, bool) {
 	host, ok := Address(o.Host)
 	r, sound := made(Record{Key: Key{Observed, shard, host, observer}, Seq: seq, At: o.Asked, Observation: o})
@@ -129,6 +153,11 @@ func NewClaimed(shard Shard, observer Boot, seq uint64, h role.Host, f role.Floo
 // NewGeneration makes a Record of a shard's generation; false if that is out of range.
 func NewGeneration(shard Shard, generation uint64) (Record, bool) {
 	return made(Record{Key: Key{Kind: Generation, Shard: shard}, Floor: role.Floor{Generation: generation}})
+}
+
+// NewOrdered makes a Record of the FORGET that began a generation; false if that is out of range.
+func NewOrdered(shard Shard, generation uint64, order Order, at time.Time) (Record, bool) {
+	return made(Record{Key: Key{Kind: Ordered, Shard: shard}, At: at, Floor: role.Floor{Generation: generation}, Order: order})
 }
 
 // made is the record as its encoding has it, so that a process's own copy is the same as everybody else's.
@@ -159,6 +188,9 @@ func (r Record) String() string {
 		return fmt.Sprintf("%d of %s: %s", r.Seq, r.Observer, r.Observed(""))
 	case Claimed:
 		return fmt.Sprintf("%d of %s: %s was on %s", r.Seq, r.Observer, r.Host, r.Floor)
+	}
+	if r.Kind == Ordered {
+		return fmt.Sprintf("order %s began generation %d", r.Order, r.Floor.Generation)
 	}
 	return fmt.Sprintf("%s %d", r.Kind, r.Floor.Generation)
 }

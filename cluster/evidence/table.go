@@ -15,19 +15,20 @@ type Limits struct {
 	Shards      int           // shards whose generation is kept, beside those of Keep
 	Stranger    time.Duration // how long records of an observer that is not a member, and silent, are kept
 	MaxAge      time.Duration // of an Observed
+	Departed    int           // claims of such observers that are kept: those about shards of Keep
 	Retired     int           // observers remembered after their records went, so that old packets do not bring them back
 }
 
 // DefaultLimits are enough for a fleet of 50 with 100 hosts each.
 var DefaultLimits = Limits{Total: 16384, PerObserver: 1024, Strangers: 64, Shards: 4096, Stranger: time.Minute,
-	MaxAge: 10 * time.Minute, Retired: 4096}
+	MaxAge: 10 * time.Minute, Departed: 4096, Retired: 4096}
 
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits
 	return Limits{
 		Total: cmp.Or(l.Total, d.Total), PerObserver: cmp.Or(l.PerObserver, d.PerObserver), Strangers: cmp.Or(l.Strangers, d.Strangers),
 		Shards: cmp.Or(l.Shards, d.Shards), Stranger: cmp.Or(l.Stranger, d.Stranger), MaxAge: cmp.Or(l.MaxAge, d.MaxAge),
-		Retired: cmp.Or(l.Retired, d.Retired),
+		Departed: cmp.Or(l.Departed, d.Departed), Retired: cmp.Or(l.Retired, d.Retired),
 	}
 }
 
@@ -38,17 +39,20 @@ type Outcome uint8
 const (
 	News     Outcome = iota // the register has a new value: tell it on
 	Known                   // the register has this value or a later one
-	Rejected                // of a generation that is over, of an observer that is gone, too old, or beyond a limit
+	Rejected                // seen before FORGET, of an observer that is gone, too old, or beyond a limit
 )
 
-// Table is the join of all records. The zero value is not usable; see NewTable. It is not safe for concurrent use.
+// Table is the join of all records. What an observer claimed about shards of Keep outlives it: of each host and cluster the
+// claim with the highest timeline, until FORGET. The zero value is not usable; see NewTable. It is not safe for concurrent use.
 type Table struct {
 	limits      Limits
 	records     map[Key]*list.Element // of *Record, in the observer's list
 	observers   map[Boot]*observer
 	strangers   *list.List // of *observer, the one that has been silent for longest in front
 	generations map[Shard]uint64
-	kept        map[Shard]bool // there is always room for their generations
+	orders      map[Shard]*ordered
+	kept        map[Shard]bool // there is always room for their generations, and claims about them outlive their observers
+	departed    map[departedKey]*Record
 	retired     map[Boot]bool
 	retiredList *list.List // of Boot, oldest in front
 }
@@ -66,7 +70,8 @@ type observer struct {
 func NewTable(limits Limits) *Table {
 	return &Table{
 		limits: limits.withDefaults(), records: make(map[Key]*list.Element), observers: make(map[Boot]*observer), strangers: list.New(),
-		generations: make(map[Shard]uint64), kept: make(map[Shard]bool), retired: make(map[Boot]bool), retiredList: list.New(),
+		generations: make(map[Shard]uint64), orders: make(map[Shard]*ordered), kept: make(map[Shard]bool),
+		departed: make(map[departedKey]*Record), retired: make(map[Boot]bool), retiredList: list.New(),
 	}
 }
 
@@ -76,9 +81,11 @@ func (t *Table) Merge(now time.Time, r Record) Outcome {
 	case Generation:
 		return t.raise(r.Shard, r.Floor.Generation)
 	case Claimed:
-		if t.raise(r.Shard, r.Floor.Generation) == Rejected || r.Floor.Generation < t.generations[r.Shard] {
+		if t.raise(r.Shard, r.Floor.Generation) == Rejected || t.forgotten(r) {
 			return Rejected
 		}
+	case Ordered:
+		return t.order(r)
 	case Observed:
 		if now.Sub(r.At) > t.limits.MaxAge {
 			return Rejected
@@ -106,7 +113,7 @@ func (t *Table) add(now time.Time, r Record) Outcome {
 	o := t.observers[r.Observer]
 	if o == nil {
 		if t.retired[r.Observer] {
-			return Rejected
+			return t.depart(r)
 		}
 		o = t.observe(now, r.Observer)
 	}
@@ -147,7 +154,8 @@ func (t *Table) observe(now time.Time, b Boot) *observer {
 	return o
 }
 
-// Keep says that a shard is one of this process's own, whose generation is kept however many others are heard of.
+// Keep says that a shard is one of this process's own: its generation is kept however many others are heard of, and what
+// was claimed about it, whoever is gone.
 func (t *Table) Keep(s Shard) { t.kept[s] = true }
 
 // raise takes a shard's generation in. One that is further ahead than any number of FORGETs explains is not believed, so
@@ -161,15 +169,6 @@ func (t *Table) raise(s Shard, generation uint64) Outcome {
 		return Rejected
 	}
 	t.generations[s] = generation
-	for _, o := range t.sortedObservers() {
-		for e := o.records.Front(); e != nil; {
-			next := e.Next()
-			if r := e.Value.(*Record); r.Kind == Claimed && r.Shard == s && r.Floor.Generation < generation {
-				t.drop(e)
-			}
-			e = next
-		}
-	}
 	return News
 }
 
@@ -183,6 +182,7 @@ func (t *Table) drop(e *list.Element) {
 
 func (t *Table) forget(o *observer) {
 	for o.records.Len() > 0 {
+		t.depart(*o.records.Front().Value.(*Record))
 		t.drop(o.records.Front())
 	}
 	if o.stranger != nil {
@@ -272,8 +272,19 @@ func (t *Table) Get(k Key) (Record, bool) {
 		r, sound := NewGeneration(k.Shard, g)
 		return r, ok && sound
 	}
+	if k.Kind == Ordered {
+		if o := t.orders[k.Shard]; o != nil {
+			return o.last, true
+		}
+		return Record{}, false
+	}
 	if e, ok := t.records[k]; ok {
 		return *e.Value.(*Record), true
+	}
+	for _, d := range sortedKeys(t.departed, departedKey.compare) {
+		if r := t.departed[d]; r.Key == k {
+			return *r, true
+		}
 	}
 	return Record{}, false
 }
@@ -281,10 +292,12 @@ func (t *Table) Get(k Key) (Record, bool) {
 // GenerationOf is the highest generation heard of for a shard.
 func (t *Table) GenerationOf(s Shard) uint64 { return t.generations[s] }
 
-// Len is how many records there are, generations not counted, and of how many observers, members or not.
-func (t *Table) Len() (records, observers int) { return len(t.records), len(t.observers) }
+// Len is how many records there are, generations and orders not counted, and of how many observers, members or not.
+func (t *Table) Len() (records, observers int) {
+	return len(t.records) + len(t.departed), len(t.observers)
+}
 
-// All returns every record, generations first, in a stable order.
+// All returns every record, generations and orders first, in a stable order.
 func (t *Table) All() []Record {
 	shards := sortedKeys(t.generations, func(a, b Shard) int { return slices.Compare(a[:], b[:]) })
 	all := make([]Record, 0, len(shards)+len(t.records))
@@ -292,6 +305,12 @@ func (t *Table) All() []Record {
 		if r, ok := t.Get(Key{Kind: Generation, Shard: s}); ok {
 			all = append(all, r)
 		}
+		if r, ok := t.Get(Key{Kind: Ordered, Shard: s}); ok {
+			all = append(all, r)
+		}
+	}
+	for _, k := range sortedKeys(t.departed, departedKey.compare) {
+		all = append(all, *t.departed[k])
 	}
 	for _, k := range sortedKeys(t.records, Key.compare) {
 		all = append(all, *t.records[k].Value.(*Record))

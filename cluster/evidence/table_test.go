@@ -17,17 +17,21 @@ func randomRecords(rnd *rand.Rand, n int) []Record {
 		shard := ShardOf(string(rune('A' + rnd.IntN(2))))
 		b := boot(string(rune('p' + rnd.IntN(3))))
 		h := role.Host(fmt.Sprintf("10.0.0.%d:5432", rnd.IntN(2)+1))
-		at := epoch.Add(-time.Duration(rnd.IntN(5000)) * time.Millisecond)
+		seq := uint64(rnd.IntN(5) + 1)
+		at := epoch.Add(-time.Duration(6-seq) * time.Second) // later ones are asked for later
 		var r Record
 		var ok bool
-		switch rnd.IntN(5) {
+		switch rnd.IntN(6) {
 		case 0:
 			r, ok = NewGeneration(shard, uint64(rnd.IntN(3)))
+		case 5: // given at the same time wherever it is heard of
+			generation, order := uint64(rnd.IntN(3)+1), byte(rnd.IntN(2)+1)
+			r, ok = NewOrdered(shard, generation, Order{order}, epoch.Add(-time.Duration(5-generation)*time.Second-time.Duration(order)*100*time.Millisecond))
 		case 1, 2:
-			r, ok = NewClaimed(shard, b, uint64(rnd.IntN(5)+1), h,
+			r, ok = NewClaimed(shard, b, seq, h,
 				role.Floor{SystemID: 7, Generation: uint64(rnd.IntN(3)), Timeline: uint32(rnd.IntN(3) + 1)}, at)
 		default:
-			r, ok = NewObserved(shard, b, uint64(rnd.IntN(5)+1),
+			r, ok = NewObserved(shard, b, seq,
 				role.Observation{Host: h, Verdict: role.Verdict(rnd.IntN(4)), Timeline: uint32(rnd.IntN(3)), Asked: at})
 		}
 		if ok {
@@ -163,6 +167,43 @@ func TestThoseWhoLeft(t *testing.T) {
 	}
 }
 
+// TestClaimsOfThoseWhoLeft: what an observer claimed about a shard of this process outlives it, of each host the highest
+// timeline, until FORGET. Whoever tells of it later, as one that has it in a state file, makes no difference.
+func TestClaimsOfThoseWhoLeft(t *testing.T) {
+	table, shard := NewTable(Limits{Departed: 3}), ShardOf("main")
+	table.Keep(shard)
+	claim := func(observer string, host byte, timeline uint32) Record {
+		r, _ := NewClaimed(shard, boot(observer), 1, role.Host(fmt.Sprintf("10.0.0.%d:5432", host)), role.Floor{SystemID: 7, Timeline: timeline}, epoch)
+		return r
+	}
+	low, high, other := claim("m2", 1, 2), claim("m3", 1, 3), claim("m2", 2, 2)
+	for _, r := range []Record{low, high, other} {
+		table.Merge(epoch, r)
+	}
+	table.Expire(epoch.Add(time.Hour))
+	now := epoch.Add(time.Hour)
+	if got, want := table.All(), []Record{high, other}; !slices.Equal(got, want) {
+		t.Errorf("kept\n%v\nwant\n%v", got, want)
+	}
+	if r, ok := table.Get(high.Key); !ok || r != high {
+		t.Errorf("%v, %t", r, ok)
+	}
+	if a, b, c := table.Merge(now, low), table.Merge(now, high), table.Merge(now, claim("m2", 2, 5)); a != Known || b != Known || c != News {
+		t.Errorf("a lower one %d, the same %d, a higher one %d", a, b, c)
+	}
+	for host := range byte(9) {
+		table.Merge(now, claim("m2", 10+host, 9))
+	}
+	if n := len(table.departed); n != 3 {
+		t.Errorf("%d are kept", n)
+	}
+	o, _ := NewOrdered(shard, 1, Order{1}, epoch)
+	table.Merge(now, o)
+	if got := table.All(); len(got) != 2 { // the order and its generation
+		t.Errorf("after FORGET: %v", got)
+	}
+}
+
 func TestGenerations(t *testing.T) {
 	table := NewTable(Limits{})
 	r := claimOf(t, "m2", 3, 0)
@@ -171,8 +212,22 @@ func TestGenerations(t *testing.T) {
 	if table.Merge(epoch, g) != News || table.Merge(epoch, g) != Known {
 		t.Error("a later generation is not news once")
 	}
+	if _, ok := table.Get(r.Key); !ok {
+		t.Error("a claim goes because somebody is in a later generation")
+	}
+	before, _ := NewOrdered(r.Shard, 3, Order{1}, epoch.Add(-time.Second))
+	if table.Merge(epoch, before) != News || table.Merge(epoch, before) != Known {
+		t.Error("an order is not news once")
+	}
+	if _, ok := table.Get(r.Key); !ok {
+		t.Error("a claim goes that was seen since the order was given")
+	}
+	o, _ := NewOrdered(r.Shard, 4, Order{2}, epoch)
+	if table.Merge(epoch, o) != News || table.GenerationOf(r.Shard) != 4 {
+		t.Error("an order does not begin its generation")
+	}
 	if _, ok := table.Get(r.Key); ok {
-		t.Error("a claim of a generation that is over stays")
+		t.Error("a claim of before the order stays")
 	}
 	if out := table.Merge(epoch, r); out != Rejected {
 		t.Errorf("and comes back: %d", out)

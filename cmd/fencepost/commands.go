@@ -63,6 +63,9 @@ func checkCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: no problems; %d shards, %d databases, %d users\n", path, len(cfg.Shards), len(cfg.Databases), len(cfg.Users))
+			for _, w := range cfg.Warnings() {
+				fmt.Fprintln(c.OutOrStdout(), "warning:", w)
+			}
 			return nil
 		},
 	}

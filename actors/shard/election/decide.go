@@ -21,6 +21,9 @@ func (m *Machine) raise() {
 	if highest != nil {
 		m.reason("%s was seen out of recovery on timeline %d", highest.Host, m.floor.Timeline)
 	}
+	if o, ok := m.OnFloor(); ok && o.Asked.After(m.seen) {
+		m.seen = o.Asked
+	}
 }
 
 // OnFloor is the observation that the floor, as far as it was seen here, rests on; false if there is none, or if it came

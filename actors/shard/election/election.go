@@ -92,6 +92,7 @@ type View struct {
 	Elected role.Host // "": nobody
 	Floor   role.Floor
 	Own     uint32    // the timeline of Floor as far as this process saw it itself: without claims of other members
+	Seen    time.Time // when a host was last seen out of recovery on Own; zero: not known
 	Why     string    // what led to this view
 	Since   time.Time // when Elected became what it is
 	// Evidence on which Elected was chosen, or which it had when the floor rose last. Asked is zero if nobody is elected,
@@ -115,7 +116,7 @@ type host struct {
 	gone     bool             // its address left DNS
 	foreign  bool             // its last answer was another cluster's
 	writable time.Time        // when it was first seen writable; zero: never
-	out      role.Observation // out of recovery, on the highest timeline; Asked zero: none
+	out      role.Observation // the last one out of recovery on the highest timeline; Asked zero: none
 }
 
 // Machine is the election of one shard.
@@ -123,6 +124,7 @@ type Machine struct {
 	cfg       Config
 	hosts     []*host    // in the order of the list
 	floor     role.Floor // as seen here
+	seen      time.Time  // … last
 	claim     FloorClaim // of other members, in the generation and cluster of floor
 	elected   *host
 	last      role.Host // elected last, in this generation
@@ -146,7 +148,7 @@ type Machine struct {
 func New(now time.Time, cfg Config, hosts []HostConfig, floor role.Floor, last *View) *Machine {
 	m := &Machine{cfg: cfg, floor: floor, now: now}
 	if last != nil {
-		m.view, m.began = *last, now
+		m.view, m.began, m.seen = *last, now, last.Seen
 		own := last.Floor
 		own.Timeline = last.Own
 		if last.Floor.SystemID == floor.SystemID || last.Floor.Generation < floor.Generation {
@@ -222,7 +224,11 @@ func (m *Machine) apply(ev Event) {
 	case Hosts:
 		m.replace(e.List)
 	case Forget:
-		m.forget(e.Generation)
+		m.forget(e, false)
+	case TakeOver:
+		m.forget(Forget{Generation: e.Generation}, true)
+	case FloorKept:
+		m.seen = e.Seen
 	case FloorClaim:
 		m.claimed(e)
 	case Configure:

@@ -126,7 +126,7 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	events := []Event{seen("a", 1, 0), Late{"a"}, Lost{Host: "a"}, Refused{Host: "a"}, Failed{Host: "a", Why: "x"}, Heard{Host: "a"}, Hint{Host: "a", Why: "x"},
-		AddressGone{"a"}, AddressBack{"a"}, Hosts{[]HostConfig{{Host: "a"}}}, Forget{3}, FloorClaim{Host: "a"}, Configure{}, Tick{}}
+		AddressGone{"a"}, AddressBack{"a"}, Hosts{[]HostConfig{{Host: "a"}}}, Forget{Generation: 3}, FloorClaim{Host: "a"}, Configure{}, Tick{}}
 	for _, want := range []string{"observed a writable on timeline 1, system identifier 7 (probe)", "late a", "lost a expected=false", `refused a after-loss=false ""`,
 		"failed a: x", "heard a", "hint a: x", "address gone a", "address back a", "hosts [a auto]", "forget 3",
 		"floor claim a: timeline 0 of system 0, generation 0", "configure {TTL:0s UnhealthyAfter:0s FirstWait:0s TwoWriters:sitting SystemID:0}", "tick"} {

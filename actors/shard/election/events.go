@@ -62,7 +62,17 @@ type (
 	Hosts struct{ List []HostConfig }
 	// Forget clears the identifier, unless it is set, the floor and all evidence. Generation is the new one, or 0 for the
 	// present one + 1; one that is not higher than the present one was obeyed before.
-	Forget struct{ Generation uint64 }
+	// At, if it is not zero, is when the order was given, at another member: what was seen since is not forgotten, and the
+	// generation is taken over like TakeOver's.
+	Forget struct {
+		Generation uint64
+		At         time.Time
+	}
+	// TakeOver counts on from a later generation, which another member is in. Identifier, floor and evidence stay: nobody has
+	// ordered anything here.
+	TakeOver struct{ Generation uint64 }
+	// FloorKept says when the floor that New was given was seen last.
+	FloorKept struct{ Seen time.Time }
 	// FloorClaim is what the floor has to be at least by the word of other members, who saw the host out of recovery on a
 	// timeline. It replaces the one before; with timeline 0 there is none any more. Why says who saw what.
 	FloorClaim struct {
@@ -87,6 +97,8 @@ func (AddressGone) event() {}
 func (AddressBack) event() {}
 func (Hosts) event()       {}
 func (Forget) event()      {}
+func (TakeOver) event()    {}
+func (FloorKept) event()   {}
 func (FloorClaim) event()  {}
 func (Configure) event()   {}
 func (Tick) event()        {}
@@ -104,6 +116,8 @@ func (e AddressGone) String() string { return fmt.Sprintf("address gone %s", e.H
 func (e AddressBack) String() string { return fmt.Sprintf("address back %s", e.Host) }
 func (e Hosts) String() string       { return fmt.Sprintf("hosts %v", e.List) }
 func (e Forget) String() string      { return fmt.Sprintf("forget %d", e.Generation) }
+func (e TakeOver) String() string    { return fmt.Sprintf("take over %d", e.Generation) }
+func (e FloorKept) String() string   { return "floor kept since " + e.Seen.UTC().Format(time.RFC3339) }
 func (e FloorClaim) String() string  { return fmt.Sprintf("floor claim %s: %s", e.Host, e.Floor) }
 func (e Configure) String() string   { return fmt.Sprintf("configure %+v", e.Config) }
 func (e Tick) String() string        { return "tick" }

@@ -39,7 +39,7 @@ func (m *Machine) observed(o role.Observation) {
 		if o.Verdict == role.Writable && h.writable.IsZero() && o.Lacks() == "" {
 			h.writable = m.now
 		}
-		if o.Verdict.OutOfRecovery() && o.SystemID != 0 && (o.SystemID != h.out.SystemID || o.Timeline > h.out.Timeline) {
+		if o.Verdict.OutOfRecovery() && o.SystemID != 0 && (o.SystemID != h.out.SystemID || o.Timeline >= h.out.Timeline) {
 			h.out = o
 		}
 	})
@@ -114,16 +114,24 @@ func (m *Machine) wait(h *host) {
 	m.probe(h)
 }
 
-// forget begins a new generation, or the same one for another cluster.
-func (m *Machine) forget(generation uint64) {
+// forget begins a new generation: what is known is dropped, or stays where nobody here was told to, or the floor was seen since
+// that was ordered.
+func (m *Machine) forget(e Forget, stays bool) {
+	generation := e.Generation
 	if generation == 0 {
 		generation = m.floor.Generation + 1
 	}
-	if generation <= m.floor.Generation {
-		m.emit(Stale{"", fmt.Sprintf("FORGET of generation %d in generation %d", generation, m.floor.Generation)})
-		return
+	stays = stays || !e.At.IsZero() && m.seen.After(e.At)
+	switch {
+	case generation <= m.floor.Generation && (stays || e.At.IsZero()):
+		m.emit(Stale{"", fmt.Sprintf("generation %d in generation %d", generation, m.floor.Generation)})
+	case stays:
+		m.floor.Generation, m.claim.Floor.Generation = generation, generation
+		m.reason("generation %d of another member is taken over; the floor stays", generation)
+	default:
+		generation = max(generation, m.floor.Generation)
+		m.restart(role.Floor{SystemID: m.cfg.SystemID, Generation: generation}, fmt.Sprintf("FORGET: generation %d begins", generation))
 	}
-	m.restart(role.Floor{SystemID: m.cfg.SystemID, Generation: generation}, fmt.Sprintf("FORGET: generation %d begins", generation))
 }
 
 // claimed takes the word of other members in: about this cluster and generation, and a host that can raise the floor.
@@ -155,7 +163,7 @@ func (m *Machine) bar() uint32 { return max(m.floor.Timeline, m.claim.Floor.Time
 
 // restart drops what is known, for a new generation or another cluster.
 func (m *Machine) restart(floor role.Floor, why string) {
-	m.claim = FloorClaim{}
+	m.claim, m.seen = FloorClaim{}, time.Time{}
 	m.floor, m.began, m.waitUntil = floor, m.now, m.now
 	m.elect(nil, why)
 	m.last = ""

@@ -160,7 +160,7 @@ func (o *oracle) took(now time.Time, ev Event) {
 	case Hosts:
 		o.hosts(e.List)
 	case Forget:
-		if e.Generation == 0 || e.Generation > o.view.Floor.Generation {
+		if e.At.IsZero() && (e.Generation == 0 || e.Generation > o.view.Floor.Generation) || !e.At.IsZero() && !o.view.Seen.After(e.At) {
 			o.forget()
 		}
 	case Configure:

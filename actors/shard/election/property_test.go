@@ -180,7 +180,7 @@ func (w *cluster) event() Event {
 		w.list = w.hosts()
 		return Hosts{w.list}
 	case n < 95:
-		return Forget{uint64(w.rand.IntN(3))}
+		return Forget{Generation: uint64(w.rand.IntN(3))}
 	case n < 97:
 		w.cfg = w.config()
 		return Configure{w.cfg}

@@ -20,7 +20,7 @@ import (
 //	  +100ms                     time passes (no event)
 //	  HOST writable TIMELINE | readonly TIMELINE | standby | senseless | aurora   [id=7] [asked=50ms ago] [fence|login|gossip] [started=N]
 //	  late HOST   lost HOST   closed HOST   refused HOST [after-loss] [CODE]   failed HOST   heard HOST   hint HOST
-//	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION]   claim HOST [TIMELINE [system=N] [generation=N]]   configure key=value...   tick
+//	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION [ordered=AGO]]   takeover GENERATION   kept AGO   claim HOST [TIMELINE [system=N] [generation=N]]   configure key=value...   tick
 //	  restart                    the machine is made anew from its last view
 //	state                        view, doubt, and what is known about the hosts
 //	explain                      what is said to who waits
@@ -211,7 +211,23 @@ func (s *script) event(t *testing.T, f []string) Event {
 		if h == "" {
 			return Forget{}
 		}
-		return Forget{number(t, f[1])}
+		e := Forget{Generation: number(t, f[1])}
+		if len(f) > 2 {
+			ago, err := time.ParseDuration(strings.TrimPrefix(f[2], "ordered="))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.At = s.now.Add(-ago)
+		}
+		return e
+	case "takeover":
+		return TakeOver{number(t, f[1])}
+	case "kept":
+		ago, err := time.ParseDuration(f[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return FloorKept{s.now.Add(-ago)}
 	case "hosts":
 		s.list = hostList(t, f[1:])
 		return Hosts{s.list}
