@@ -31,6 +31,16 @@ help: ## this list
 build: ## bin/fencepost
 	$(GO) build -o bin/ ./cmd/...
 
+# Systems and processors besides Linux on amd64 that the program is built for.
+ELSEWHERE := linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
+
+.PHONY: build-elsewhere
+build-elsewhere: ## that the program builds for Linux on arm64, macOS and FreeBSD
+	@for to in $(ELSEWHERE); do \
+		echo "== $$to"; \
+		CGO_ENABLED=0 GOOS=$${to%/*} GOARCH=$${to#*/} $(GO) build -o /dev/null ./cmd/fencepost; \
+	done
+
 .PHONY: test
 test: test-tools ## vet and all tests, with real PostgreSQL 12 to 18
 	$(GO) vet ./...

@@ -28,29 +28,6 @@ const (
 	maxLines   = 600
 )
 
-// pure packages decide and do nothing else: no clock, goroutine, random, I/O or log.
-var pure = []string{
-	"wire", "role", "actors/lane/pool", "actors/shard/election", "actors/shard/health",
-	"actors/backend/session", "actors/frontend/replay", "actors/backend/cancellease", "cluster/evidence",
-}
-
-// order is who may import whom: a package may import those on earlier lines. Pure packages may also import each other.
-var order = [][]string{
-	{"pgerr"},
-	pure,
-	{"config", "metrics"},
-	{"eventloop", "actors/strategy"},
-	{"auth"},
-	{"actors/monitor", "actors/backend", "cluster"},
-	{"actors/shard"},
-	{"actors/lane"},
-	{"admin"},
-	{"actors/frontend"},
-	{"supervisor"},
-	{"soak"},
-	{"cmd/fencepost"},
-}
-
 // source is one parsed file of the module.
 type source struct {
 	name string // from the module's root, with slashes
@@ -140,47 +117,6 @@ func TestRules(t *testing.T) {
 			}
 		})
 	}
-}
-
-func level(pkg string) int {
-	return slices.IndexFunc(order, func(l []string) bool { return slices.Contains(l, pkg) })
-}
-
-func checkImports(s source) (problems []string) {
-	if strings.HasPrefix(s.name, "soak/") && !s.isTest() {
-		return checkSoakImports(s)
-	}
-	if s.support() {
-		return nil
-	}
-	own := level(s.dir())
-	if own < 0 {
-		return []string{fmt.Sprintf("%s: package %s has no place in the order of imports", s.name, s.dir())}
-	}
-	for _, p := range sortedKeys(s.imports()) {
-		pkg, ok := strings.CutPrefix(p, module+"/")
-		switch {
-		case !ok, slices.Contains(pure, s.dir()) && slices.Contains(pure, pkg):
-		case pkg == "soak", strings.HasPrefix(pkg, "soak/"), strings.HasPrefix(pkg, "internal/"):
-			if !strings.HasPrefix(s.name, "cmd/") { // the demo starts PostgreSQL
-				problems = append(problems, fmt.Sprintf("%s imports test support (%s)", s.name, pkg))
-			}
-		case level(pkg) < 0 || level(pkg) >= own:
-			problems = append(problems, fmt.Sprintf("%s imports %s, which is not below %s", s.name, pkg, s.dir()))
-		}
-	}
-	return problems
-}
-
-// checkSoakImports: what judges the product from outside knows nothing of its inside.
-func checkSoakImports(s source) (problems []string) {
-	for _, p := range sortedKeys(s.imports()) {
-		pkg, ok := strings.CutPrefix(p, module+"/")
-		if ok && !strings.HasPrefix(pkg, "soak/") && !strings.HasPrefix(pkg, "internal/") {
-			problems = append(problems, fmt.Sprintf("%s imports %s; soak uses the public protocol and test support alone", s.name, pkg))
-		}
-	}
-	return problems
 }
 
 var (

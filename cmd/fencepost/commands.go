@@ -22,7 +22,8 @@ ordinary driver, as if it were the server.
   fencepost example > fencepost.toml   a complete, commented settings file`,
 		SilenceUsage: true,
 	}
-	c.AddCommand(serveCommand(), checkCommand(), exampleCommand(), demoCommand(), versionCommand())
+	c.AddCommand(serveCommand(), checkCommand(), exampleCommand(), versionCommand())
+	c.AddCommand(extraCommands()...)
 	return c
 }
 

@@ -12,6 +12,9 @@ import (
 	"fencepost/internal/demo"
 )
 
+// extraCommands are those that exist on this system alone. The demo runs on test support, which is written for Linux.
+func extraCommands() []*cobra.Command { return []*cobra.Command{demoCommand()} }
+
 func demoCommand() *cobra.Command {
 	o := demo.Options{Version: version}
 	c := &cobra.Command{
