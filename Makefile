@@ -10,8 +10,8 @@ GO = $(eval GO := $$(shell scripts/go.sh))$(if $(GO),$(GO),$(error no Go toolcha
 FUZZTIME ?= 10s
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# Not from the cache: some tests build the program and run it, which the cache does not see.
-TESTFLAGS ?= -count=1 -timeout 8m
+# Not from the cache: some tests build the program and run it, which the cache does not see. make test has vetted before.
+TESTFLAGS ?= -count=1 -timeout 8m -vet=off
 
 # Packages whose tests bound how long a failover takes: nothing runs beside them. Of the others two run at a time.
 ALONE := /internal/(e2e|demo)$$|/soak/matrix
