@@ -8,8 +8,8 @@ import (
 	"fencepost/actors/shard"
 )
 
-// aim is the branch a checkout waits in: by its target, the view, and who has least to do.
-func (l *Lane) aim(t Target) *branch {
+// aim is the host pool a checkout waits in: by its target, the view, and who has least to do.
+func (l *Lane) aim(t Target) *hostPool {
 	v := l.view
 	if t == ReadWrite || v.Static {
 		return l.write
@@ -20,13 +20,13 @@ func (l *Lane) aim(t Target) *branch {
 	}
 	switch {
 	case n == 0 && t == Standby:
-		return l.home
+		return l.unplaced
 	case n == 0:
 		return l.write
 	}
-	host := func(i int) *branch {
+	host := func(i int) *hostPool {
 		if i < len(v.Standbys) {
-			return l.branchOf(v.Standbys[i])
+			return l.hostPool(v.Standbys[i])
 		}
 		return l.write
 	}
@@ -39,29 +39,29 @@ func (l *Lane) aim(t Target) *branch {
 	}
 	best := host(0)
 	for i := 1; i < n; i++ {
-		if br := host(i); br.load() < best.load() {
-			best = br
+		if hp := host(i); hp.load() < best.load() {
+			best = hp
 		}
 	}
 	return best
 }
 
-// load is how busy a branch is: who waits counts before what is leased.
-func (br *branch) load() int {
-	return br.machine.Waiting()<<20 + br.machine.Count(pool.Leased)
+// load is how busy a host pool is: who waits counts before what is leased.
+func (hp *hostPool) load() int {
+	return hp.machine.Waiting()<<20 + hp.machine.Count(pool.Leased)
 }
 
-// serves reports whether whoever has a target may stay in a branch: it is not moved only because another one would do as
+// serves reports whether whoever has a target may stay in a host pool: it is not moved only because another one would do as
 // well.
-func (l *Lane) serves(br *branch, t Target) bool {
+func (l *Lane) serves(hp *hostPool, t Target) bool {
 	v := l.view
 	switch {
 	case v.Static || t == ReadWrite:
-		return br == l.write
-	case br == l.home:
+		return hp == l.write
+	case hp == l.unplaced:
 		return len(v.Standbys) == 0 && (t == Standby || v.Elected == "")
-	case br == l.write:
+	case hp == l.write:
 		return t == Any || t == PreferStandby && len(v.Standbys) == 0
 	}
-	return slices.Contains(v.Standbys, br.host)
+	return slices.Contains(v.Standbys, hp.host)
 }

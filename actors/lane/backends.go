@@ -30,30 +30,30 @@ func (l *Lane) opened(m *backend.Opened) {
 	if mem == nil {
 		return
 	}
-	br, now := mem.br, l.loop.Now()
+	hp, now := mem.hp, l.loop.Now()
 	mem.known()
 	mem.connected = true
-	told := &shard.Connected{Host: br.host, Backend: m.Backend.ID, At: now}
+	told := &shard.Connected{Host: hp.host, Backend: m.Backend.ID, At: now}
 	if p := m.Backend.Proof(); p != nil {
-		o := p.Observation(role.Host(br.host), role.Fence, p.Asked, p.Answered)
+		o := p.Observation(role.Host(hp.host), role.Fence, p.Asked, p.Answered)
 		told.Observation = &o
 	}
 	l.tellAbout(mem.shard, told)
-	br.refusal, br.rejected = nil, false
-	if l.view.Static && br != l.write {
-		br.step(pool.Opened{Slot: m.Backend.Slot})
-		br.step(pool.Reconnect{})
+	hp.refusal, hp.rejected = nil, false
+	if l.view.Static && hp != l.write {
+		hp.step(pool.Opened{Slot: m.Backend.Slot})
+		hp.step(pool.Reconnect{})
 		return
 	}
 	if w := makeWelcome(m.Backend); mem.shard != l.spec.Shard {
 		// It is of no use any more.
-	} else if br == l.write {
+	} else if hp == l.write {
 		l.welcomes.primary.Store(w)
 	} else {
 		l.welcomes.standby.Store(w)
 	}
 	l.answerLogins()
-	br.step(pool.Opened{Slot: m.Backend.Slot})
+	hp.step(pool.Opened{Slot: m.Backend.Slot})
 }
 
 // startingUp is what a server says before it takes connections: worth waiting for.
@@ -64,21 +64,21 @@ func (l *Lane) dialFailed(m *backend.DialFailed) {
 	if mem == nil {
 		return
 	}
-	br, code, now := mem.br, failureCode(m), time.Now()
+	hp, code, now := mem.hp, failureCode(m), time.Now()
 	if !m.Aborted {
 		l.stats.DialFailures++
-		l.deps.Log.Warn().Str("pool", l.name()).Str("host", br.host).Err(m.Err).Msg("server login failed")
-		doubts := !l.view.Static && br == l.write && mem.shard == l.spec.Shard && !shard.AboutLogin(code)
+		l.deps.Log.Warn().Str("pool", l.name()).Str("host", hp.host).Err(m.Err).Msg("server login failed")
+		doubts := !l.view.Static && hp == l.write && mem.shard == l.spec.Shard && !shard.AboutLogin(code)
 		if doubts {
 			mem.shard.RaiseDoubt(now)
 		}
-		l.tellAbout(mem.shard, &shard.ConnectFailed{Host: br.host, Code: code, Err: m.Err, Doubts: doubts, At: now})
-		br.refusal, br.rejected = m.Err, m.Rejected && !startingUp(m.Err)
-		if br.rejected {
-			l.refuseLogins(func(a *login) bool { return a.at == br }, m.Err)
+		l.tellAbout(mem.shard, &shard.ConnectFailed{Host: hp.host, Code: code, Err: m.Err, Doubts: doubts, At: now})
+		hp.refusal, hp.rejected = m.Err, m.Rejected && !startingUp(m.Err)
+		if hp.rejected {
+			l.refuseLogins(func(a *login) bool { return a.at == hp }, m.Err)
 		}
 	}
-	br.step(pool.DialFailed{Slot: m.Backend.Slot})
+	hp.step(pool.DialFailed{Slot: m.Backend.Slot})
 	l.drop(m.Backend.Slot)
 }
 
@@ -100,8 +100,8 @@ func (l *Lane) lost(m *backend.Lost) {
 		return
 	}
 	if !mem.used && !m.Expected { // nobody ever got anything of it
-		mem.br.unfit = "its connections end before a client can use them"
-		mem.br.step(pool.Setback{})
+		mem.hp.unfit = "its connections end before a client can use them"
+		mem.hp.step(pool.Setback{})
 	}
 	l.gone(mem)
 	l.drop(m.Backend.Slot)
@@ -114,7 +114,7 @@ func (l *Lane) gone(m *member) {
 		co = l.endFence(m).co
 		l.stats.Fences[FenceFailed]++
 	}
-	m.br.step(pool.Lost{Slot: m.b.Slot})
+	m.hp.step(pool.Lost{Slot: m.b.Slot})
 	if co != nil {
 		l.requeue(co)
 	}
@@ -131,8 +131,8 @@ func (l *Lane) drop(s *pool.Slot) {
 // terminated notices a backend that ended without a word: it failed.
 func (l *Lane) terminated(who *actor.PID) {
 	var found *member
-	l.each(func(br *branch) {
-		br.members(func(m *member) {
+	l.each(func(hp *hostPool) {
+		hp.members(func(m *member) {
 			if m.pid != nil && m.pid.Equal(who) {
 				found = m
 			}
@@ -156,24 +156,24 @@ var errBackendFailed = errors.New("internal error: the connection's actor failed
 func (l *Lane) reload(spec *PoolSpec) {
 	old := l.spec
 	l.spec = spec
-	l.home.step(pool.Configure{Config: l.limits("")})
-	l.each(func(br *branch) {
-		l.deps.Budgets.For(l.key, br.host, spec)
-		l.tell(br.poolBud.spare())
-		l.tell(br.dbBud.spare())
-		br.step(pool.Configure{Config: l.limits(br.host)})
+	l.unplaced.step(pool.Configure{Config: l.limits("")})
+	l.each(func(hp *hostPool) {
+		l.deps.Budgets.For(l.key, hp.host, spec)
+		l.tell(hp.poolBud.spare())
+		l.tell(hp.dbBud.spare())
+		hp.step(pool.Configure{Config: l.limits(hp.host)})
 	})
 	if old.DBName == spec.DBName && old.Shard == spec.Shard {
 		return
 	}
 	var waiters []*Checkout
-	l.each(func(br *branch) {
-		waiters = append(waiters, br.unfence(func(*member) bool { return true })...)
+	l.each(func(hp *hostPool) {
+		waiters = append(waiters, hp.unfence(func(*member) bool { return true })...)
 		if old.Shard != spec.Shard && !old.Shard.View().Static {
-			br.supersedeLeases("the database is on another shard now") // nobody tells them of elections any more
-			br.primary = false
+			hp.supersedeLeases("the database is on another shard now") // nobody tells them of elections any more
+			hp.primary = false
 		}
-		br.step(pool.Reconnect{})
+		hp.step(pool.Reconnect{})
 	})
 	l.welcomes.forget()
 	if old.Shard != spec.Shard {
@@ -207,14 +207,14 @@ func (l *Lane) control(v Verb) {
 	case Drain:
 		l.draining, ev = true, pool.Drain{}
 	}
-	l.all(func(br *branch) { br.step(ev) })
+	l.all(func(hp *hostPool) { hp.step(ev) })
 }
 
 // unfinished is how many backends keep a Pause or Reconnect from being complete.
 func (l *Lane) unfinished(wait Verb) int {
 	n := 0
-	l.each(func(br *branch) {
-		br.machine.Slots(func(s *pool.Slot) {
+	l.each(func(hp *hostPool) {
+		hp.machine.Slots(func(s *pool.Slot) {
 			if wait == Pause || s.Retiring() || s.State() == pool.Closing {
 				n++
 			}
@@ -225,14 +225,14 @@ func (l *Lane) unfinished(wait Verb) int {
 
 func (l *Lane) describe(now time.Time) LaneRow {
 	r := LaneRow{Loop: l.loop.Index(), Pool: l.key, Spec: l.spec, Clients: l.clients, Waiting: l.waiting(), Paused: l.paused, Failing: l.failing(), Stats: *l.stats}
-	l.all(func(br *branch) {
-		if t := br.machine.OldestWait(); !t.IsZero() {
+	l.all(func(hp *hostPool) {
+		if t := hp.machine.OldestWait(); !t.IsZero() {
 			r.OldestWait = max(r.OldestWait, now.Sub(t))
 		}
 		for s := range r.Counts {
-			r.Counts[s] += br.machine.Count(pool.State(s))
+			r.Counts[s] += hp.machine.Count(pool.State(s))
 		}
-		br.members(func(m *member) {
+		hp.members(func(m *member) {
 			if m.b != nil {
 				r.Backends = append(r.Backends, l.backendRow(m))
 				r.Cancelling += m.b.Cancelling()
@@ -244,12 +244,12 @@ func (l *Lane) describe(now time.Time) LaneRow {
 
 // failing reports whether no server connection is open and the last attempt failed, or nobody is known to attempt.
 func (l *Lane) failing() bool {
-	for _, br := range l.branches {
-		if br.machine.Failing() {
+	for _, hp := range l.hostPools {
+		if hp.machine.Failing() {
 			return true
 		}
 	}
-	return l.home.machine.Waiting() > 0
+	return l.unplaced.machine.Waiting() > 0
 }
 
 func (l *Lane) backendRow(m *member) BackendRow {

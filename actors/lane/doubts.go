@@ -29,7 +29,7 @@ func (l *Lane) raiser(m *member) func(time.Time) {
 }
 
 func (l *Lane) hinter(m *member) func(time.Time) bool {
-	raise := m.shard.HintOn(m.br.host)
+	raise := m.shard.HintOn(m.hp.host)
 	return func(at time.Time) bool {
 		raised := raise(at)
 		if raised {
@@ -39,7 +39,7 @@ func (l *Lane) hinter(m *member) func(time.Time) bool {
 	}
 }
 
-func (m *member) creditor(lost bool) creditor { return creditor{m.shard, m.br.host, m.b.ID, lost} }
+func (m *member) creditor(lost bool) creditor { return creditor{m.shard, m.hp.host, m.b.ID, lost} }
 
 // paid says that the message of a doubt has come, which is now passed on.
 func (l *Lane) paid(to creditor) {
@@ -79,7 +79,7 @@ func (l *Lane) tellAbout(sh *shard.Shard, m any) {
 // the end of all but those whose word was on its way.
 func (l *Lane) tellLost(m *backend.Lost) {
 	mem, _ := m.Backend.Slot.Owner.(*member)
-	if mem == nil || mem.ended || mem.br.lane != l && !m.Doubts {
+	if mem == nil || mem.ended || mem.hp.lane != l && !m.Doubts {
 		return
 	}
 	host, now := m.Backend.Host(), l.loop.Now()

@@ -29,7 +29,7 @@ func TestLaneFailsWithFencesUnderWay(t *testing.T) {
 		r.on(0, func() {
 			// Behind the failure, in the mailbox: a lost connection's word, a fence's answer, a hint and a client's word.
 			r.fails(p)
-			fenced = r.lane(p).branches[0].fenced()
+			fenced = r.lane(p).hostPools[0].fenced()
 			held.OnClosed(nil, io.EOF)
 			r.system.Root.Send(p.lane, &backend.Fenced{Backend: fenced, ID: 1, Asked: time.Now(), Answered: time.Now()})
 			r.lane(p).hinter(fenced.Slot.Owner.(*member))(time.Now())
@@ -208,7 +208,7 @@ func TestLoginAfterAReload(t *testing.T) {
 }
 
 // PAUSE, RESUME, RECONNECT and DRAIN concern the connections to every host.
-func TestControlOfBranches(t *testing.T) {
+func TestControlOfHostPools(t *testing.T) {
 	inRoles(t, 1, func(r *roles) {
 		w, wb := r.holding(ReadWrite)
 		s, sb := r.holding(Standby)

@@ -46,7 +46,7 @@ type claim struct {
 }
 
 func (l *Lane) weigh(m *member, asked bool) worth {
-	return l.value(claim{elected: m.br == l.write && m.shard == l.spec.Shard, known: m.known(), proof: m.b.Proof(), shadowed: m.b.Shadowed(), asked: asked})
+	return l.value(claim{elected: m.hp == l.write && m.shard == l.spec.Shard, known: m.known(), proof: m.b.Proof(), shadowed: m.b.Shadowed(), asked: asked})
 }
 
 // value applies the rule for write grants (docs/failover.md): host elected, timeline not below the floor, proof, and while in doubt a
@@ -115,20 +115,20 @@ func (l *Lane) fenced(e *backend.Fenced) {
 	f := l.endFence(m)
 	if e.Err != nil {
 		l.stats.Fences[FenceFailed]++
-		l.deps.Log.Warn().Err(e.Err).Str("pool", l.name()).Uint64("backend", e.Backend.ID).Str("host", m.br.host).Msg("fence failed")
+		l.deps.Log.Warn().Err(e.Err).Str("pool", l.name()).Uint64("backend", e.Backend.ID).Str("host", m.hp.host).Msg("fence failed")
 		l.unfit(m, f.co, "its fence failed: "+e.Err.Error())
 		return
 	}
 	l.stats.FenceTime.Observe(e.Answered.Sub(e.Asked))
-	if p := e.Backend.Proof(); p != nil && m.br.news(m.shard, p) { // nil: what it said was made void behind the answer
-		l.tellAbout(m.shard, &shard.Observed{Observation: p.Observation(role.Host(m.br.host), role.Fence, e.Asked, e.Answered)})
+	if p := e.Backend.Proof(); p != nil && m.hp.news(m.shard, p) { // nil: what it said was made void behind the answer
+		l.tellAbout(m.shard, &shard.Observed{Observation: p.Observation(role.Host(m.hp.host), role.Fence, e.Asked, e.Answered)})
 	}
 	w := l.weigh(m, true)
 	if w == worthGrant && f.epoch != l.view.Epoch {
 		w = worthFence // what was true under another view is asked again
 	}
 	switch {
-	case m.br != l.write, m.shard != l.spec.Shard, f.co == nil && m.b.Slot.Retiring(): // no writes are wanted of it any more
+	case m.hp != l.write, m.shard != l.spec.Shard, f.co == nil && m.b.Slot.Retiring(): // no writes are wanted of it any more
 		l.stats.Fences[verdict(e.Backend.Proof())]++
 		l.putBack(m, f.co)
 	case w == worthNothing:
@@ -149,13 +149,13 @@ func (l *Lane) fenced(e *backend.Fenced) {
 const newsEvery = 100 * time.Millisecond
 
 // news reports whether the shard is to be told what a fence showed: everything but that the host still is what it was.
-func (br *branch) news(sh *shard.Shard, p *backend.Proof) bool {
+func (hp *hostPool) news(sh *shard.Shard, p *backend.Proof) bool {
 	_, doubted := sh.InDoubt()
-	same := !doubted && verdict(p) == FenceOK && p.Timeline == br.told.Timeline && p.SystemID == br.told.SystemID
-	if same && p.Asked.Sub(br.told.Asked) < newsEvery {
+	same := !doubted && verdict(p) == FenceOK && p.Timeline == hp.told.Timeline && p.SystemID == hp.told.SystemID
+	if same && p.Asked.Sub(hp.told.Asked) < newsEvery {
 		return false
 	}
-	br.told = *p
+	hp.told = *p
 	return true
 }
 
@@ -169,7 +169,7 @@ func verdict(p *backend.Proof) FenceVerdict {
 
 // putBack takes a backend back that was fenced for nobody, or for somebody who has to wait on.
 func (l *Lane) putBack(m *member, co *Checkout) {
-	m.br.run(m.br.machine.Checkin(l.loop.Now(), m.b.Slot, pool.Clean))
+	m.hp.run(m.hp.machine.Checkin(l.loop.Now(), m.b.Slot, pool.Clean))
 	if co != nil {
 		l.requeue(co)
 	}
@@ -186,14 +186,14 @@ func (l *Lane) endFence(m *member) *fence {
 // The next connects to the host wait as if this one had failed: else a server that lets everybody in and is never what it
 // should be would be dialled without end.
 func (l *Lane) unfit(m *member, co *Checkout, why string) {
-	m.br.unfit = why
-	m.br.step(pool.Setback{})
+	m.hp.unfit = why
+	m.hp.step(pool.Setback{})
 	l.closeUnused(m, co)
 }
 
 // closeUnused closes a backend that was to be granted.
 func (l *Lane) closeUnused(m *member, co *Checkout) {
-	m.br.run(m.br.machine.Checkin(l.loop.Now(), m.b.Slot, pool.Broken))
+	m.hp.run(m.hp.machine.Checkin(l.loop.Now(), m.b.Slot, pool.Broken))
 	if co != nil {
 		l.requeue(co)
 	}
@@ -207,8 +207,8 @@ func (l *Lane) tickFences() {
 	}
 	now := l.loop.Now()
 	var all []*member
-	l.each(func(br *branch) {
-		br.members(func(m *member) {
+	l.each(func(hp *hostPool) {
+		hp.members(func(m *member) {
 			if m.fence != nil {
 				all = append(all, m)
 			}

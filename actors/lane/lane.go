@@ -38,7 +38,7 @@ type Deps struct {
 	NextID  func() uint64 // backend ids
 }
 
-// Lane is a pool's part on one event loop: its queues, its leases and its backends, a branch per host. It executes what
+// Lane is a pool's part on one event loop: its queues, its leases and its backends, a host pool per host. It executes what
 // the pool machines decide.
 type Lane struct {
 	deps    *Deps
@@ -48,14 +48,14 @@ type Lane struct {
 	stats   *Stats
 	spawner *eventloop.Spawner
 
-	ctx      actor.Context // valid during Receive
-	root     *actor.RootContext
-	self     *actor.PID
-	view     *shard.View // the one that is acted on; see sync
-	branches []*branch   // one a host, the primary's first as a rule
-	home     *branch     // who has no host
-	write    *branch     // the elected host's, or home
-	welcomes *welcomes
+	ctx       actor.Context // valid during Receive
+	root      *actor.RootContext
+	self      *actor.PID
+	view      *shard.View // the one that is acted on; see sync
+	hostPools []*hostPool // one a host, the primary's first as a rule
+	unplaced  *hostPool   // who has no host
+	write     *hostPool   // the elected host's, or unplaced
+	welcomes  *welcomes
 
 	clients  int
 	pending  []*login    // not answered: no server login has succeeded yet
@@ -149,7 +149,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.dialFailed(m)
 	case *backend.Cleaned:
 		if mem := l.memberOf(m.Backend); mem != nil {
-			mem.br.step(pool.Cleaned{Slot: m.Backend.Slot})
+			mem.hp.step(pool.Cleaned{Slot: m.Backend.Slot})
 		}
 	case *backend.Lost:
 		l.lost(m)
@@ -161,9 +161,9 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case tick:
 		l.tick()
 	case offer:
-		l.each(func(br *branch) {
-			br.step(pool.Tick{})
-			br.decline()
+		l.each(func(hp *hostPool) {
+			hp.step(pool.Tick{})
+			hp.decline()
 		})
 	case giveUp:
 		l.giveUp(m)
@@ -186,31 +186,31 @@ func (l *Lane) Receive(ctx actor.Context) {
 
 func (l *Lane) name() string { return l.key.Database + "." + l.key.ServerUser }
 
-// each calls f for every branch with a host.
-func (l *Lane) each(f func(*branch)) {
-	for _, br := range l.branches {
-		f(br)
+// each calls f for every host pool with a host.
+func (l *Lane) each(f func(*hostPool)) {
+	for _, hp := range l.hostPools {
+		f(hp)
 	}
 }
 
 // memberOf is the record of a backend; nil if its slot is gone, or of the lane that failed before this one: what is still
 // said about those changes nothing here.
 func (l *Lane) memberOf(b *backend.Backend) *member {
-	if m, _ := b.Slot.Owner.(*member); m != nil && m.br.lane == l {
+	if m, _ := b.Slot.Owner.(*member); m != nil && m.hp.lane == l {
 		return m
 	}
 	return nil
 }
 
-// all calls f for every branch, that of who has no host included.
-func (l *Lane) all(f func(*branch)) {
+// all calls f for every host pool, that of who has no host included.
+func (l *Lane) all(f func(*hostPool)) {
 	l.each(f)
-	f(l.home)
+	f(l.unplaced)
 }
 
-// members calls f for every backend of the branch.
-func (br *branch) members(f func(*member)) {
-	br.machine.Slots(func(s *pool.Slot) {
+// members calls f for every backend of the host pool.
+func (hp *hostPool) members(f func(*member)) {
+	hp.machine.Slots(func(s *pool.Slot) {
 		if m, ok := s.Owner.(*member); ok {
 			f(m)
 		}
@@ -222,9 +222,9 @@ func (l *Lane) start() {
 	l.welcomes = l.deps.Budgets.welcome(l.key)
 	l.timer.Fire = func() { l.root.Send(l.self, tick{}) }
 	l.view = &shard.View{} // nobody yet: sync goes from here to what is published
-	l.home = l.newBranch("")
-	l.home.follow()
-	l.write = l.home
+	l.unplaced = l.newHostPool("")
+	l.unplaced.follow()
+	l.write = l.unplaced
 	l.sync(true)
 }
 
@@ -256,11 +256,11 @@ func (l *Lane) late(m any) {
 func (l *Lane) stop() {
 	l.stopped = true
 	l.loop.StopTimer(&l.timer)
-	l.all(func(br *branch) {
-		br.machine.Shut()
-		br.members(func(m *member) {
+	l.all(func(hp *hostPool) {
+		hp.machine.Shut()
+		hp.members(func(m *member) {
 			if m.connected && !m.losing { // nothing more is heard of it
-				l.tellAbout(m.shard, &shard.HostLost{Host: br.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
+				l.tellAbout(m.shard, &shard.HostLost{Host: hp.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
 			}
 		})
 	})
@@ -274,11 +274,11 @@ func (l *Lane) stop() {
 		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: pgerr.Shutdown()})
 	}
 	l.asked, l.pending = nil, nil
-	l.each(func(br *branch) {
-		for br.permits > 0 {
-			br.returnPermit()
+	l.each(func(hp *hostPool) {
+		for hp.permits > 0 {
+			hp.returnPermit()
 		}
-		br.drop()
+		hp.drop()
 	})
 	l.deps.Budgets.leave(l.key)
 }
@@ -291,7 +291,7 @@ func (l *Lane) arm() {
 		want = busyTick
 	case l.interval != 0 && l.interval <= idleTick:
 		return // nothing below is sooner
-	case l.size() > 0 || l.spec.Limits.MinSize > 0 || len(l.branches) > 1:
+	case l.size() > 0 || l.spec.Limits.MinSize > 0 || len(l.hostPools) > 1:
 		want = idleTick
 	case l.spec.Auto && l.clients == 0:
 		want = autoTick
@@ -304,26 +304,26 @@ func (l *Lane) arm() {
 
 func (l *Lane) waiting() int {
 	n := 0
-	l.all(func(br *branch) { n += br.machine.Waiting() })
+	l.all(func(hp *hostPool) { n += hp.machine.Waiting() })
 	return n
 }
 
 func (l *Lane) size() int {
 	n := 0
-	for _, br := range l.branches {
-		n += br.machine.Size()
+	for _, hp := range l.hostPools {
+		n += hp.machine.Size()
 	}
 	return n
 }
 
 func (l *Lane) tick() {
 	l.interval = 0
-	l.all(func(br *branch) { br.step(pool.Tick{}) })
+	l.all(func(hp *hostPool) { hp.step(pool.Tick{}) })
 	l.tickFences()
 	l.expireLogins()
 	l.tellWaiting()
 	l.look()
-	l.dropBranches()
+	l.dropHostPools()
 	l.retireIfUnused()
 }
 

@@ -22,11 +22,11 @@ type Lanes struct {
 	Deps *Deps
 	Loop eventloop.Loop
 
-	lanes  map[PoolKey]*entry
+	lanes  map[PoolKey]*laneRecord
 	paused map[string]bool // databases paused ("" = all): lanes made later start paused
 }
 
-type entry struct {
+type laneRecord struct {
 	lane     *Lane
 	pid      *actor.PID
 	attaches uint64 // Attach messages passed on
@@ -45,7 +45,7 @@ func LanesProps(p *Lanes) *actor.Props {
 func (p *Lanes) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		p.lanes, p.paused = map[PoolKey]*entry{}, map[string]bool{}
+		p.lanes, p.paused = map[PoolKey]*laneRecord{}, map[string]bool{}
 	case *Attach:
 		pid := p.lane(ctx, m.Pool, m.Spec)
 		p.lanes[m.Pool].attaches++
@@ -105,7 +105,7 @@ func (p *Lanes) lane(ctx actor.Context, key PoolKey, spec *PoolSpec) *actor.PID 
 	if e := p.lanes[key]; e != nil {
 		return e.pid
 	}
-	e := &entry{}
+	e := &laneRecord{}
 	props := actor.PropsFromProducer(func() actor.Actor {
 		if e.lane != nil {
 			spec = e.lane.spec // it may have been reloaded before it failed

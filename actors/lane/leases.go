@@ -33,14 +33,14 @@ func (l *Lane) checkout(co *Checkout) {
 	co.Owner = co
 	l.turn++
 	co.Turn = l.turn
-	br := l.aim(co.Target)
-	co.at, co.homeless = br, br == l.home
+	hp := l.aim(co.Target)
+	co.at, co.unplaced = hp, hp == l.unplaced
 	if l.refuses(co.Target) {
-		l.refuse(br, &co.Waiter)
+		l.refuse(hp, &co.Waiter)
 		return
 	}
-	br.run(br.machine.Checkout(l.loop.Now(), &co.Waiter))
-	if co.homeless {
+	hp.run(hp.machine.Checkout(l.loop.Now(), &co.Waiter))
+	if co.unplaced {
 		l.tellWaiting()
 		l.look()
 	}
@@ -52,7 +52,7 @@ func (l *Lane) abandon(co *Checkout) {
 		co.at.step(pool.Abandon{Waiter: &co.Waiter})
 		return
 	}
-	l.each(func(br *branch) { br.unfence(func(m *member) bool { return m.fence.co == co }) })
+	l.each(func(hp *hostPool) { hp.unfence(func(m *member) bool { return m.fence.co == co }) })
 }
 
 // grant looks at a backend that is somebody's turn to get: it must be alive, and for a write proven to be the primary.
@@ -82,22 +82,22 @@ func (l *Lane) give(m *member, co *Checkout) {
 	l.stats.Assignments++
 	l.stats.WaitTime += waited
 	l.stats.Wait.Observe(waited)
-	if co.homeless {
+	if co.unplaced {
 		l.stats.PrimaryWait.Observe(waited)
 	}
 	m.granted.Req, m.granted.Epoch = co.Req, l.view.Epoch
 	m.to, m.write, m.superseded = co.From, co.Target == ReadWrite, false
 	if m.write {
-		m.br.unfit = ""
+		m.hp.unfit = ""
 	}
 	l.answered(co)
 	l.root.Send(co.From, &m.granted)
 }
 
 // refuse tells a waiter why its time ran out: a pool that is busy, or a server that cannot be reached.
-func (l *Lane) refuse(br *branch, w *pool.Waiter) {
+func (l *Lane) refuse(hp *hostPool, w *pool.Waiter) {
 	co := w.Owner.(*Checkout)
-	l.refuseWith(co, l.whyLate(br, co.Target, l.loop.Now().Sub(co.Enqueued)))
+	l.refuseWith(co, l.whyLate(hp, co.Target, l.loop.Now().Sub(co.Enqueued)))
 }
 
 func (l *Lane) refuseWith(co *Checkout, e *pgerr.Error) {
@@ -110,35 +110,35 @@ func (l *Lane) refuseWith(co *Checkout, e *pgerr.Error) {
 }
 
 // whyLate is why somebody waited in vain.
-func (l *Lane) whyLate(br *branch, t Target, waited time.Duration) *pgerr.Error {
+func (l *Lane) whyLate(hp *hostPool, t Target, waited time.Duration) *pgerr.Error {
 	v := l.view
-	switch m := br.machine; {
+	switch m := hp.machine; {
 	case l.paused:
 		return pgerr.Paused(l.key.Database, waited)
-	case br == l.home && t == Standby:
+	case hp == l.unplaced && t == Standby:
 		return pgerr.NoStandby(l.spec.Shard.Name, v.NoReads)
-	case br == l.home, l.refuses(t):
+	case hp == l.unplaced, l.refuses(t):
 		return pgerr.NoPrimary(l.spec.Shard.Name, l.loop.Now().Sub(v.Since), v.State.String(), v.Explanation, v.Hint)
-	case m.Failing() && br.refusal != nil && br.refusal.Code == pgerr.CannotConnectNow:
-		return br.refusal
-	case m.Failing() && br.refusal != nil:
-		return pgerr.CannotConnect(br.refusal)
+	case m.Failing() && hp.refusal != nil && hp.refusal.Code == pgerr.CannotConnectNow:
+		return hp.refusal
+	case m.Failing() && hp.refusal != nil:
+		return pgerr.CannotConnect(hp.refusal)
 	case m.Size() > 0 && m.Size() == m.Count(pool.Dialling):
 		return pgerr.CannotConnect(errSlowLogin)
-	case br.allFencing():
+	case hp.allFencing():
 		return pgerr.FenceUnanswered(waited)
-	case t == ReadWrite && br.unfit != "" && br.busy() == 0:
-		return pgerr.CannotConnect(errors.New(br.host + ": " + br.unfit))
+	case t == ReadWrite && hp.unfit != "" && hp.busy() == 0:
+		return pgerr.CannotConnect(errors.New(hp.host + ": " + hp.unfit))
 	}
 	return pgerr.QueryWaitTimeout(waited)
 }
 
 var errSlowLogin = errors.New("the server has not answered the login yet")
 
-// allFencing reports whether the branch has backends, and all of them are being fenced for nobody.
-func (br *branch) allFencing() bool {
+// allFencing reports whether the host pool has backends, and all of them are being fenced for nobody.
+func (hp *hostPool) allFencing() bool {
 	n, all := 0, true
-	br.members(func(m *member) {
+	hp.members(func(m *member) {
 		n++
 		all = all && m.fence != nil
 	})
@@ -158,14 +158,14 @@ func (l *Lane) checkin(m *Checkin) {
 		return // lost meanwhile
 	}
 	mem.to, mem.patient, mem.used = nil, m.Patient, true
-	mem.br.run(mem.br.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
+	mem.hp.run(mem.hp.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
 }
 
 // spoiled takes back a backend that was gone when its holder came to it: the checkout keeps its turn.
 func (l *Lane) spoiled(m *Spoiled) {
 	if mem := l.memberOf(m.Backend); mem != nil {
 		mem.to = nil
-		mem.br.run(mem.br.machine.Checkin(l.loop.Now(), m.Backend.Slot, pool.Broken))
+		mem.hp.run(mem.hp.machine.Checkin(l.loop.Now(), m.Backend.Slot, pool.Broken))
 	}
 	l.requeue(m.Checkout)
 }
@@ -173,8 +173,8 @@ func (l *Lane) spoiled(m *Spoiled) {
 // reclaim takes back what was granted to a client that is gone: its Granted met nobody.
 func (l *Lane) reclaim(from *actor.PID) {
 	var lost []*member
-	l.each(func(br *branch) {
-		br.members(func(m *member) {
+	l.each(func(hp *hostPool) {
+		hp.members(func(m *member) {
 			if m.to != nil && m.to.Equal(from) {
 				lost = append(lost, m)
 			}

@@ -8,40 +8,40 @@ import (
 	"fencepost/pgerr"
 )
 
-// login is an Attach that waits until its lane knows what to tell the client, in a branch that opens a backend for it.
+// login is an Attach that waits until its lane knows what to tell the client, in a host pool that opens a backend for it.
 type login struct {
 	*Attach
-	at *branch
+	at *hostPool
 }
 
 // attach answers at once when the pool knows what its servers report; else it has one opened first.
 func (l *Lane) attach(m *Attach) {
 	l.emptied = time.Time{}
 	l.stats.Logins++
-	br := l.receive(m)
+	hp := l.receive(m)
 	l.newcomer = nil
-	if br != nil {
-		br.setWarm()
+	if hp != nil {
+		hp.setWarm()
 		l.tellWaiting()
 		l.look()
 	}
 }
 
-// receive answers a login, or has it wait in a branch.
-func (l *Lane) receive(m *Attach) *branch {
+// receive answers a login, or has it wait in a host pool.
+func (l *Lane) receive(m *Attach) *hostPool {
 	if l.welcome(m.Target) != nil {
 		l.answer(m)
 		return nil
 	}
-	br := l.aim(m.Target)
+	hp := l.aim(m.Target)
 	switch {
-	case br.rejected && br.machine.Failing() && br.machine.BackingOff(l.loop.Now()):
-		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: br.refusal.Fatal()})
+	case hp.rejected && hp.machine.Failing() && hp.machine.BackingOff(l.loop.Now()):
+		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: hp.refusal.Fatal()})
 	case l.refuses(m.Target):
-		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: l.whyLate(br, m.Target, 0).Fatal()})
+		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: l.whyLate(hp, m.Target, 0).Fatal()})
 	default:
-		l.pending = append(l.pending, &login{m, br})
-		return br
+		l.pending = append(l.pending, &login{m, hp})
+		return hp
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (l *Lane) welcome(t Target) *Welcome {
 
 func (l *Lane) standbyOpen() bool {
 	for _, h := range l.view.Standbys {
-		if l.branchOf(h).opened() > 0 {
+		if l.hostPool(h).opened() > 0 {
 			return true
 		}
 	}
@@ -111,7 +111,7 @@ func (l *Lane) answer(m *Attach) {
 	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Welcome: l.welcome(m.Target), Stats: l.stats})
 }
 
-// aimLogins moves the logins whose branch cannot serve them under the view, answers those that can be answered by now,
+// aimLogins moves the logins whose host pool cannot serve them under the view, answers those that can be answered by now,
 // and has backends opened for the others.
 func (l *Lane) aimLogins() {
 	for _, a := range l.pending {
@@ -143,7 +143,7 @@ func (l *Lane) endLogins(ended func(*login) bool) {
 	}
 	clear(l.pending[len(still):])
 	l.pending = still
-	l.all((*branch).setWarm)
+	l.all((*hostPool).setWarm)
 }
 
 // refuseLogins tells logins what stands in their way: waiting longer would not help.

@@ -49,9 +49,9 @@ type (
 		From   *actor.PID
 		Target Target
 
-		at       *branch // the queue it is in, or was in last
-		place    int     // in Lane.asked
-		homeless bool    // it has waited for a host to be known
+		at       *hostPool // the queue it is in, or was in last
+		place    int       // in Lane.asked
+		unplaced bool      // it has waited for a host to be known
 	}
 	// Spoiled says that the backend granted to Checkout is gone: the checkout keeps its place and is answered again.
 	Spoiled struct {

@@ -15,32 +15,32 @@ type (
 	}
 )
 
-func (br *branch) wantPermits(n int) {
+func (hp *hostPool) wantPermits(n int) {
 	got := 0
 	for ; got < n; got++ {
-		if !br.acquire() {
+		if !hp.acquire() {
 			break
 		}
 	}
 	if got > 0 {
-		br.step(pool.Permits{N: got})
+		hp.step(pool.Permits{N: got})
 	}
 }
 
 // acquire takes a permit of the pool and one of the database. Only for somebody who waits are other lanes asked to give
 // one up: backends kept in reserve are not worth another's connection.
-func (br *branch) acquire() bool {
-	l := br.lane
-	needed := br.machine.Waiting() > 0 || len(l.pending) > 0
-	from := br.poolBud
-	ok, ask, share := br.poolBud.acquire(l.self, needed)
+func (hp *hostPool) acquire() bool {
+	l := hp.lane
+	needed := hp.machine.Waiting() > 0 || len(l.pending) > 0
+	from := hp.poolBud
+	ok, ask, share := hp.poolBud.acquire(l.self, needed)
 	if ok {
-		if ok, ask, share = br.dbBud.acquire(l.self, needed); ok {
-			br.permits++
+		if ok, ask, share = hp.dbBud.acquire(l.self, needed); ok {
+			hp.permits++
 			return true
 		}
-		from = br.dbBud
-		l.tell(br.poolBud.release())
+		from = hp.dbBud
+		l.tell(hp.poolBud.release())
 	}
 	if now := l.loop.Now(); len(ask) > 0 && now.Sub(l.askedAt) >= busyTick {
 		l.askedAt = now
@@ -51,16 +51,16 @@ func (br *branch) acquire() bool {
 	return false
 }
 
-func (br *branch) returnPermit() {
-	br.permits--
-	br.lane.tell(br.poolBud.release())
-	br.lane.tell(br.dbBud.release())
+func (hp *hostPool) returnPermit() {
+	hp.permits--
+	hp.lane.tell(hp.poolBud.release())
+	hp.lane.tell(hp.dbBud.release())
 }
 
 // decline passes on what was offered and is not needed any more.
-func (br *branch) decline() {
-	br.lane.tell(br.poolBud.decline(br.lane.self))
-	br.lane.tell(br.dbBud.decline(br.lane.self))
+func (hp *hostPool) decline() {
+	hp.lane.tell(hp.poolBud.decline(hp.lane.self))
+	hp.lane.tell(hp.dbBud.decline(hp.lane.self))
 }
 
 func (l *Lane) tell(next *actor.PID) {
@@ -70,9 +70,9 @@ func (l *Lane) tell(next *actor.PID) {
 }
 
 func (l *Lane) giveUp(m giveUp) {
-	for _, br := range l.branches {
-		if br.poolBud == m.budget || br.dbBud == m.budget {
-			br.step(pool.GiveUp{Share: m.share})
+	for _, hp := range l.hostPools {
+		if hp.poolBud == m.budget || hp.dbBud == m.budget {
+			hp.step(pool.GiveUp{Share: m.share})
 		}
 	}
 }

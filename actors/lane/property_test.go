@@ -338,7 +338,7 @@ func (w *chaos) examine() {
 	for loop := range 2 {
 		w.on(loop, func() {
 			e := w.parents[loop].lanes[key]
-			if e == nil || e.lane.stopped || e.lane.home == nil {
+			if e == nil || e.lane.stopped || e.lane.unplaced == nil {
 				return
 			}
 			lanes++
@@ -372,29 +372,29 @@ func (w *chaos) examine() {
 func (w *chaos) examineLane(l *Lane, sizes map[string]int) {
 	fencing := 0
 	queued := map[*Checkout]bool{} // or waiting for a fence
-	l.all(func(br *branch) {
-		if m := br.machine; m.Waiting() > 0 && m.Count(pool.Idle) > 0 && !m.Paused() {
-			w.fail("%d wait at %s, %d backends are idle", m.Waiting(), br.host, m.Count(pool.Idle))
+	l.all(func(hp *hostPool) {
+		if m := hp.machine; m.Waiting() > 0 && m.Count(pool.Idle) > 0 && !m.Paused() {
+			w.fail("%d wait at %s, %d backends are idle", m.Waiting(), hp.host, m.Count(pool.Idle))
 		}
-		if br.host != "" && br.permits != br.machine.Size() {
-			w.fail("%d permits for %d backends to %s", br.permits, br.machine.Size(), br.host)
+		if hp.host != "" && hp.permits != hp.machine.Size() {
+			w.fail("%d permits for %d backends to %s", hp.permits, hp.machine.Size(), hp.host)
 		}
-		sizes[br.host] += br.machine.Size()
+		sizes[hp.host] += hp.machine.Size()
 		turn := uint64(0)
-		for _, x := range br.machine.Waiters() {
+		for _, x := range hp.machine.Waiters() {
 			co := x.Owner.(*Checkout)
 			if co.Turn <= turn {
 				w.fail("turn %d waits behind %d", co.Turn, turn)
 			}
-			if !l.serves(br, co.Target) && l.view == l.spec.Shard.View() {
-				w.fail("target %d waits at %q", co.Target, br.host)
+			if !l.serves(hp, co.Target) && l.view == l.spec.Shard.View() {
+				w.fail("target %d waits at %q", co.Target, hp.host)
 			}
-			if turn = co.Turn; queued[co] || co.at != br {
+			if turn = co.Turn; queued[co] || co.at != hp {
 				w.fail("turn %d waits in two places", co.Turn)
 			}
 			queued[co] = true
 		}
-		br.members(func(m *member) {
+		hp.members(func(m *member) {
 			if m.fence == nil {
 				return
 			}
@@ -484,11 +484,11 @@ func (w *chaos) dump() (s string) {
 			for _, a := range l.pending {
 				s += fmt.Sprintf(" login at %s for %d", a.at.host, a.Target)
 			}
-			l.all(func(br *branch) {
-				s += fmt.Sprintf("\n    %q write %v waiting %d permits %d warm %d backing off %v unfit %q refusal %v:", br.host, br == l.write, br.machine.Waiting(), br.permits, br.warm, br.machine.BackingOff(time.Now()), br.unfit, br.refusal)
-				br.machine.Slots(func(x *pool.Slot) { s += fmt.Sprintf(" %v(retiring %v)", x.State(), x.Retiring()) })
-				if br.host != "" {
-					s += fmt.Sprintf(" used %d hungry %d reserved %d", br.poolBud.Used(), len(br.poolBud.hungry), len(br.poolBud.reserved))
+			l.all(func(hp *hostPool) {
+				s += fmt.Sprintf("\n    %q write %v waiting %d permits %d warm %d backing off %v unfit %q refusal %v:", hp.host, hp == l.write, hp.machine.Waiting(), hp.permits, hp.warm, hp.machine.BackingOff(time.Now()), hp.unfit, hp.refusal)
+				hp.machine.Slots(func(x *pool.Slot) { s += fmt.Sprintf(" %v(retiring %v)", x.State(), x.Retiring()) })
+				if hp.host != "" {
+					s += fmt.Sprintf(" used %d hungry %d reserved %d", hp.poolBud.Used(), len(hp.poolBud.hungry), len(hp.poolBud.reserved))
 				}
 			})
 		})

@@ -367,8 +367,8 @@ func (r *roles) fails(p *probe) { r.system.Root.Send(p.lane, (*Checkout)(nil)) }
 func (r *roles) lane(p *probe) *Lane { return r.parents[p.loop].lanes[p.pool].lane }
 
 // fenced is the first backend that is being fenced.
-func (br *branch) fenced() (b *backend.Backend) {
-	br.members(func(m *member) {
+func (hp *hostPool) fenced() (b *backend.Backend) {
+	hp.members(func(m *member) {
 		if m.fence != nil && b == nil {
 			b = m.b
 		}

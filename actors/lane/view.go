@@ -14,7 +14,7 @@ import (
 // sync acts on the shard's present view. Everything the lane does begins with it, so that nothing is granted or opened
 // by a view that is no longer the published one. anew: the shard is another one than that of the view before.
 //
-// Whoever has to wait elsewhere is taken out of the queues first: what happens to the branches after that neither opens
+// Whoever has to wait elsewhere is taken out of the queues first: what happens to the host pools after that neither opens
 // connections for them where they do not belong, nor serves them out of turn.
 func (l *Lane) sync(anew bool) {
 	old, v := l.view, l.spec.Shard.View()
@@ -23,22 +23,22 @@ func (l *Lane) sync(anew bool) {
 		return
 	}
 	before := l.write
-	l.write = l.branchOf(v.Elected)
+	l.write = l.hostPool(v.Elected)
 	moved := append(l.misplaced(), l.supersede(old)...)
 	if before != l.write {
 		l.toldAt = time.Time{}
-		if before != l.home {
+		if before != l.unplaced {
 			before.step(pool.Configure{Config: l.limits(before.host)})
 			before.step(pool.Abort{})
 		}
-		if l.write != l.home {
+		if l.write != l.unplaced {
 			l.write.primary = true
 			l.write.step(pool.Kick{})
 			l.write.step(pool.Configure{Config: l.limits(l.write.host)})
 		}
 	}
 	l.rejoin(moved)
-	l.branchOf(v.WarmHost())
+	l.hostPool(v.WarmHost())
 	l.aimLogins()
 	l.look()
 	if l.refuses(ReadWrite) {
@@ -46,28 +46,28 @@ func (l *Lane) sync(anew bool) {
 	}
 }
 
-// misplaced takes every waiter out of its queue whose branch cannot serve it under the view, also those whose backend is
+// misplaced takes every waiter out of its queue whose host pool cannot serve it under the view, also those whose backend is
 // being fenced there.
 func (l *Lane) misplaced() (moved []*Checkout) {
-	l.all(func(br *branch) {
-		if br.machine.Waiting() > 0 {
-			for _, w := range br.machine.Withdraw(func(w *pool.Waiter) bool { return !l.serves(br, w.Owner.(*Checkout).Target) }) {
+	l.all(func(hp *hostPool) {
+		if hp.machine.Waiting() > 0 {
+			for _, w := range hp.machine.Withdraw(func(w *pool.Waiter) bool { return !l.serves(hp, w.Owner.(*Checkout).Target) }) {
 				moved = append(moved, w.Owner.(*Checkout))
 			}
 		}
-		if br != l.write {
-			moved = append(moved, br.unfence(func(*member) bool { return true })...)
+		if hp != l.write {
+			moved = append(moved, hp.unfence(func(*member) bool { return true })...)
 		}
 	})
 	return moved
 }
 
 // unfence takes the checkouts of those backends back that are being fenced for one. The fences go on.
-func (br *branch) unfence(which func(*member) bool) (taken []*Checkout) {
-	if br.lane.fencing == 0 {
+func (hp *hostPool) unfence(which func(*member) bool) (taken []*Checkout) {
+	if hp.lane.fencing == 0 {
 		return nil
 	}
-	br.members(func(m *member) {
+	hp.members(func(m *member) {
 		if m.fence != nil && m.fence.co != nil && which(m) {
 			taken = append(taken, m.fence.co)
 			m.fence.co = nil
@@ -86,14 +86,14 @@ func (l *Lane) supersede(old *shard.View) (waiters []*Checkout) {
 		return nil // no roles any more
 	}
 	givenUp := v.State == health.Failover && old.State != health.Failover && v.Elected == old.Elected
-	l.each(func(br *branch) {
-		all := br.primary && (br != l.write && (v.Elected != "" || v.State == health.Failover) || br == l.write && givenUp)
-		if br.primary && v.ReadOnly == br.host && old.ReadOnly != br.host {
-			br.endSessions(v.Why)
+	l.each(func(hp *hostPool) {
+		all := hp.primary && (hp != l.write && (v.Elected != "" || v.State == health.Failover) || hp == l.write && givenUp)
+		if hp.primary && v.ReadOnly == hp.host && old.ReadOnly != hp.host {
+			hp.endSessions(v.Why)
 		}
 		var outdated []*pool.Slot
 		void := func(m *member) bool { return all || outdates(v, m.known()) }
-		br.members(func(m *member) {
+		hp.members(func(m *member) {
 			if !void(m) {
 				return
 			}
@@ -102,13 +102,13 @@ func (l *Lane) supersede(old *shard.View) (waiters []*Checkout) {
 			}
 			m.supersede(v.Why)
 		})
-		waiters = append(waiters, br.unfence(void)...)
+		waiters = append(waiters, hp.unfence(void)...)
 		if all {
-			br.primary = br == l.write
-			br.step(pool.Reconnect{})
+			hp.primary = hp == l.write
+			hp.step(pool.Reconnect{})
 		}
 		for _, s := range outdated {
-			br.step(pool.Retire{Slot: s})
+			hp.step(pool.Retire{Slot: s})
 		}
 	})
 	return waiters
@@ -116,10 +116,10 @@ func (l *Lane) supersede(old *shard.View) (waiters []*Checkout) {
 
 // endSessions has sessions that hold a backend of a host which is read-only now end with their transactions; in the other
 // modes a lease does that anyway. Connections that are idle are opened anew when they are wanted.
-func (br *branch) endSessions(why string) {
-	l := br.lane
-	br.step(pool.Reconnect{})
-	br.members(func(m *member) {
+func (hp *hostPool) endSessions(why string) {
+	l := hp.lane
+	hp.step(pool.Reconnect{})
+	hp.members(func(m *member) {
 		if l.spec.Session && m.to != nil && m.write && !m.superseded {
 			l.root.Send(m.to, &Superseded{Backend: m.b, Why: why, AtBoundary: true})
 		}
@@ -130,12 +130,12 @@ func (br *branch) endSessions(why string) {
 func (m *member) supersede(why string) {
 	if m.to != nil && m.write && !m.superseded {
 		m.superseded = true
-		m.br.lane.root.Send(m.to, &Superseded{Backend: m.b, Why: why})
+		m.hp.lane.root.Send(m.to, &Superseded{Backend: m.b, Why: why})
 	}
 }
 
-func (br *branch) supersedeLeases(why string) {
-	br.members(func(m *member) { m.supersede(why) })
+func (hp *hostPool) supersedeLeases(why string) {
+	hp.members(func(m *member) { m.supersede(why) })
 }
 
 // rejoin puts checkouts that are in no queue in those they belong to, each at its turn: who came first chooses first.
@@ -148,13 +148,13 @@ func (l *Lane) rejoin(all []*Checkout) {
 
 // requeue puts a checkout that is not in a queue in the one it belongs to, at its turn.
 func (l *Lane) requeue(co *Checkout) {
-	br := l.aim(co.Target)
-	co.at, co.homeless = br, co.homeless || br == l.home
+	hp := l.aim(co.Target)
+	co.at, co.unplaced = hp, co.unplaced || hp == l.unplaced
 	if l.refuses(co.Target) {
-		l.refuse(br, &co.Waiter)
+		l.refuse(hp, &co.Waiter)
 		return
 	}
-	br.step(pool.Rejoin{Waiter: &co.Waiter})
+	hp.step(pool.Rejoin{Waiter: &co.Waiter})
 }
 
 // refuses reports whether work for the primary is not to wait for it: failover_policy = refuse.
@@ -178,29 +178,29 @@ const lookEvery = time.Second
 // for one: what the server says of itself at login is what the shard waits for. One that said it some time ago is replaced.
 func (l *Lane) look() {
 	for _, host := range l.view.Candidates {
-		br, now := l.branchOf(host), l.loop.Now()
+		hp, now := l.hostPool(host), l.loop.Now()
 		var old []*pool.Slot
-		br.members(func(m *member) {
+		hp.members(func(m *member) {
 			if p := m.known(); m.b.Slot.State() == pool.Idle && p != nil && now.Sub(p.Asked) >= lookEvery {
 				old = append(old, m.b.Slot)
 			}
 		})
-		if br.setWarm(); br.warm == 0 {
+		if hp.setWarm(); hp.warm == 0 {
 			continue
 		}
 		for _, s := range old {
-			br.step(pool.Retire{Slot: s})
+			hp.step(pool.Retire{Slot: s})
 		}
 	}
 }
 
 // wanted reports whether anybody waits for a primary to be known.
 func (l *Lane) wanted() bool {
-	if l.write != l.home {
+	if l.write != l.unplaced {
 		return false
 	}
 	return slices.ContainsFunc(l.pending, func(a *login) bool { return a.Target == ReadWrite }) ||
-		slices.ContainsFunc(l.home.machine.Waiters(), func(w *pool.Waiter) bool { return w.Owner.(*Checkout).Target == ReadWrite })
+		slices.ContainsFunc(l.unplaced.machine.Waiters(), func(w *pool.Waiter) bool { return w.Owner.(*Checkout).Target == ReadWrite })
 }
 
 // tellWaiting tells the shard that a write waits for a primary, or for a connection to it, so that it looks more often.
@@ -225,17 +225,17 @@ func (l *Lane) oldestWrite() (since time.Time) {
 			since = t
 		}
 	}
-	br := l.write
-	if br.busy() > 0 {
+	hp := l.write
+	if hp.busy() > 0 {
 		return time.Time{} // they can write
 	}
-	br.members(func(m *member) {
+	hp.members(func(m *member) {
 		if m.fence != nil && m.fence.co != nil {
 			earlier(m.fence.co.Enqueued)
 		}
 	})
-	if br.machine.Waiting() > 0 {
-		for _, w := range br.machine.Waiters() {
+	if hp.machine.Waiting() > 0 {
+		for _, w := range hp.machine.Waiters() {
 			if w.Owner.(*Checkout).Target == ReadWrite {
 				earlier(w.Enqueued)
 			}
@@ -249,18 +249,18 @@ func (l *Lane) oldestWrite() (since time.Time) {
 	return since
 }
 
-// dropBranches forgets hosts that are not wanted and have nothing left.
-func (l *Lane) dropBranches() {
-	keep := l.branches[:0]
-	for _, br := range l.branches {
-		if br == l.write || br.warm > 0 || br.machine.Size() > 0 || br.machine.Waiting() > 0 || slices.Contains(l.view.Standbys, br.host) {
-			keep = append(keep, br)
+// dropHostPools forgets hosts that are not wanted and have nothing left.
+func (l *Lane) dropHostPools() {
+	keep := l.hostPools[:0]
+	for _, hp := range l.hostPools {
+		if hp == l.write || hp.warm > 0 || hp.machine.Size() > 0 || hp.machine.Waiting() > 0 || slices.Contains(l.view.Standbys, hp.host) {
+			keep = append(keep, hp)
 		} else {
-			br.drop()
+			hp.drop()
 		}
 	}
-	clear(l.branches[len(keep):])
-	l.branches = keep
+	clear(l.hostPools[len(keep):])
+	l.hostPools = keep
 }
 
 // recount tells a shard that was restarted which connections there are.
@@ -268,10 +268,10 @@ func (l *Lane) recount(to *actor.PID) {
 	if to == nil {
 		return
 	}
-	l.each(func(br *branch) {
-		br.members(func(m *member) {
+	l.each(func(hp *hostPool) {
+		hp.members(func(m *member) {
 			if m.connected && m.shard == l.spec.Shard {
-				l.root.Send(to, &shard.Connected{Host: br.host, Backend: m.b.ID, At: l.loop.Now()})
+				l.root.Send(to, &shard.Connected{Host: hp.host, Backend: m.b.ID, At: l.loop.Now()})
 			}
 		})
 	})

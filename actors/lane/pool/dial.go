@@ -7,7 +7,7 @@ const firstRetry = 100 * time.Millisecond
 
 // wanted is how many backends should be opened now.
 func (m *Machine) wanted(now time.Time) int {
-	if m.paused || m.cfg.Homeless || now.Before(m.retryAt) {
+	if m.paused || m.cfg.NoHost || now.Before(m.retryAt) {
 		return 0
 	}
 	n := 0

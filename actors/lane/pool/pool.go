@@ -80,7 +80,7 @@ type Config struct {
 	Concurrency int           // connects under way at a time, at least 1 (connect_concurrency)
 	RoundRobin  bool          // grant the backend idle longest instead of the one idle shortest
 	PoolSize    int           // the whole pool's size: spreads lifetime closes
-	Homeless    bool          // there is no server to connect to: waiters wait
+	NoHost      bool          // there is no server to connect to: waiters wait
 }
 
 // Condition of a backend at checkin.

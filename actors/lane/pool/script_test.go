@@ -76,8 +76,8 @@ func parseConfig(t *testing.T, cfg Config, args []datadriven.CmdArg) Config {
 			return d
 		}
 		switch a.Key {
-		case "homeless":
-			cfg.Homeless = a.Vals[0] == "yes"
+		case "no-host":
+			cfg.NoHost = a.Vals[0] == "yes"
 		case "min":
 			cfg.MinSize = number()
 		case "idle":

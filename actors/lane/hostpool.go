@@ -13,10 +13,10 @@ import (
 	"fencepost/pgerr"
 )
 
-// branch is a lane's part on one host: its backends there, and who waits for one of them. Branches are made when a host
-// is first wanted, and dropped when it is not and nothing is left. The lane's home branch has no host: whoever waits for
+// hostPool is a lane's part on one host: its backends there, and who waits for one of them. Host pools are made when a host
+// is first wanted, and dropped when it is not and nothing is left. The lane's pool "unplaced" has no host: a checkout for
 // a primary or standby that nobody knows waits there.
-type branch struct {
+type hostPool struct {
 	lane    *Lane
 	host    string
 	machine *pool.Machine
@@ -36,7 +36,7 @@ type branch struct {
 
 // member is what a slot's Owner points to.
 type member struct {
-	br         *branch
+	hp         *hostPool
 	shard      *shard.Shard // it was opened for
 	b          *backend.Backend
 	pid        *actor.PID
@@ -62,93 +62,93 @@ func (m *member) known() *backend.Proof {
 	return m.proof
 }
 
-func (l *Lane) newBranch(host string) *branch {
-	return &branch{lane: l, host: host, machine: pool.New(l.limits(host))}
+func (l *Lane) newHostPool(host string) *hostPool {
+	return &hostPool{lane: l, host: host, machine: pool.New(l.limits(host))}
 }
 
-// follow has a new branch do as the lane does.
-func (br *branch) follow() {
-	if br.lane.paused {
-		br.step(pool.Pause{})
+// follow has a new host pool do as the lane does.
+func (hp *hostPool) follow() {
+	if hp.lane.paused {
+		hp.step(pool.Pause{})
 	}
-	if br.lane.draining {
-		br.step(pool.Drain{})
+	if hp.lane.draining {
+		hp.step(pool.Drain{})
 	}
 }
 
-// limits of a branch: only the primary's keeps min_pool_size backends open.
+// limits of a host pool: only the primary's keeps min_pool_size backends open.
 func (l *Lane) limits(host string) pool.Config {
 	c := l.spec.Limits
 	switch {
 	case host == "":
-		c.Homeless, c.MinSize = true, 0
+		c.NoHost, c.MinSize = true, 0
 	case host != l.view.Elected:
 		c.MinSize = 0
 	}
 	return c
 }
 
-// branchOf finds or makes the branch of a host; home for none.
-func (l *Lane) branchOf(host string) *branch {
+// hostPool finds or makes the host pool of a host; unplaced for none.
+func (l *Lane) hostPool(host string) *hostPool {
 	if host == "" {
-		return l.home
+		return l.unplaced
 	}
-	for _, br := range l.branches {
-		if br.host == host {
-			return br
+	for _, hp := range l.hostPools {
+		if hp.host == host {
+			return hp
 		}
 	}
-	br := l.newBranch(host)
-	l.branches = append(l.branches, br) // before anything is done that may fail: what it joins only its end leaves
-	br.poolBud, br.dbBud = l.deps.Budgets.join(l.key, host, l.spec, l.self)
-	br.follow()
-	return br
+	hp := l.newHostPool(host)
+	l.hostPools = append(l.hostPools, hp) // before anything is done that may fail: what it joins only its end leaves
+	hp.poolBud, hp.dbBud = l.deps.Budgets.join(l.key, host, l.spec, l.self)
+	hp.follow()
+	return hp
 }
 
-func (br *branch) step(ev pool.Event) { br.run(br.machine.Step(br.lane.loop.Now(), ev)) }
+func (hp *hostPool) step(ev pool.Event) { hp.run(hp.machine.Step(hp.lane.loop.Now(), ev)) }
 
 // run executes effects in order. Executing one may feed the machine again: what follows queues up behind.
-func (br *branch) run(effects []pool.Effect) {
-	br.effects = append(br.effects, effects...)
-	if br.running {
+func (hp *hostPool) run(effects []pool.Effect) {
+	hp.effects = append(hp.effects, effects...)
+	if hp.running {
 		return
 	}
-	br.running = true
-	for i := 0; i < len(br.effects); i++ {
-		br.execute(br.effects[i])
+	hp.running = true
+	for i := 0; i < len(hp.effects); i++ {
+		hp.execute(hp.effects[i])
 	}
-	clear(br.effects)
-	br.effects = br.effects[:0]
-	br.running = false
+	clear(hp.effects)
+	hp.effects = hp.effects[:0]
+	hp.running = false
 }
 
-func (br *branch) execute(e pool.Effect) {
-	l := br.lane
+func (hp *hostPool) execute(e pool.Effect) {
+	l := hp.lane
 	switch e.Kind {
 	case pool.Grant:
 		l.grant(e)
 	case pool.Refuse:
-		l.refuse(br, e.Waiter)
+		l.refuse(hp, e.Waiter)
 	case pool.Dial:
-		br.dial(e.Slot)
+		hp.dial(e.Slot)
 	case pool.Scrub:
 		m := e.Slot.Owner.(*member)
 		l.root.Send(m.pid, &backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit, Patient: m.patient})
 	case pool.Close:
 		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Close{Why: e.Why.String(), Goodbye: e.Why != pool.WhyBroken})
 	case pool.WantPermits:
-		br.wantPermits(e.N)
+		hp.wantPermits(e.N)
 	case pool.ReturnPermit:
-		br.returnPermit()
+		hp.returnPermit()
 	case pool.Bug:
 		l.deps.Log.Error().Str("pool", l.name()).Msg("pool: impossible event")
 	}
 }
 
-func (br *branch) dial(s *pool.Slot) {
-	l := br.lane
-	target := backend.Target{Host: br.host, Database: l.spec.DBName, User: l.key.ServerUser, Source: l.spec.Source, Timeout: l.spec.Dial, Tune: l.spec.Tune}
-	m := &member{br: br, shard: l.spec.Shard}
+func (hp *hostPool) dial(s *pool.Slot) {
+	l := hp.lane
+	target := backend.Target{Host: hp.host, Database: l.spec.DBName, User: l.key.ServerUser, Source: l.spec.Source, Timeout: l.spec.Dial, Tune: l.spec.Tune}
+	m := &member{hp: hp, shard: l.spec.Shard}
 	if !l.view.Static {
 		target.Identify, target.Lost, target.Doubt = true, l.raiser(m), l.hinter(m)
 	}
@@ -162,17 +162,17 @@ func (br *branch) dial(s *pool.Slot) {
 	})
 	if err != nil {
 		l.deps.Log.Error().Err(err).Str("pool", l.name()).Msg("spawn backend")
-		br.step(pool.DialFailed{Slot: s})
+		hp.step(pool.DialFailed{Slot: s})
 		return
 	}
 	m.pid = pid
 }
 
 // busy is how many backends somebody has, or is about to get: those that are being fenced are not counted.
-func (br *branch) busy() int {
-	n := br.machine.Count(pool.Leased)
-	if br.lane.fencing > 0 {
-		br.members(func(m *member) {
+func (hp *hostPool) busy() int {
+	n := hp.machine.Count(pool.Leased)
+	if hp.lane.fencing > 0 {
+		hp.members(func(m *member) {
 			if m.fence != nil {
 				n--
 			}
@@ -182,35 +182,35 @@ func (br *branch) busy() int {
 }
 
 // opened is how many connections are logged in and not being closed.
-func (br *branch) opened() int {
-	m := br.machine
+func (hp *hostPool) opened() int {
+	m := hp.machine
 	return m.Size() - m.Count(pool.Dialling) - m.Count(pool.Closing)
 }
 
 // setWarm keeps backends open although nobody has asked for one: for a login, one more than those that have not helped it;
 // to the standby that is likely to be promoted while the primary is in question; and one to a host that nobody else looks
 // at: a candidate while a write waits, and a primary whose clients are refused.
-func (br *branch) setWarm() {
-	l, v, n := br.lane, br.lane.view, 0
-	if slices.ContainsFunc(l.pending, func(a *login) bool { return a.at == br }) {
-		n = 1 + br.opened()
+func (hp *hostPool) setWarm() {
+	l, v, n := hp.lane, hp.lane.view, 0
+	if slices.ContainsFunc(l.pending, func(a *login) bool { return a.at == hp }) {
+		n = 1 + hp.opened()
 	}
-	if br.host != "" && br.host == v.WarmHost() {
+	if hp.host != "" && hp.host == v.WarmHost() {
 		n = max(n, v.Warm)
 	}
-	if br == l.write && l.refuses(ReadWrite) || slices.Contains(v.Candidates, br.host) && l.wanted() {
+	if hp == l.write && l.refuses(ReadWrite) || slices.Contains(v.Candidates, hp.host) && l.wanted() {
 		n = max(n, 1)
 	}
-	if n != br.warm {
-		br.warm = n
-		br.step(pool.Warm{N: n})
+	if n != hp.warm {
+		hp.warm = n
+		hp.step(pool.Warm{N: n})
 	}
 }
 
-// drop ends a branch that has nothing left; its host is not wanted.
-func (br *branch) drop() {
-	l := br.lane
-	l.tell(br.poolBud.Leave(l.self))
-	l.tell(br.dbBud.Leave(l.self))
-	l.deps.Budgets.forget(l.key, br.host)
+// drop ends a host pool that has nothing left; its host is not wanted.
+func (hp *hostPool) drop() {
+	l := hp.lane
+	l.tell(hp.poolBud.Leave(l.self))
+	l.tell(hp.dbBud.Leave(l.self))
+	l.deps.Budgets.forget(l.key, hp.host)
 }
