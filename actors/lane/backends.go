@@ -26,26 +26,26 @@ func (l *Lane) detach(m *Detach) {
 }
 
 func (l *Lane) opened(m *backend.Opened) {
-	mem := l.memberOf(m.Backend)
-	if mem == nil {
+	e := l.entryOf(m.Backend)
+	if e == nil {
 		return
 	}
-	hp, now := mem.hp, l.loop.Now()
-	mem.known()
-	mem.connected = true
+	hp, now := e.hp, l.loop.Now()
+	e.known()
+	e.connected = true
 	told := &shard.Connected{Host: hp.host, Backend: m.Backend.ID, At: now}
 	if p := m.Backend.Proof(); p != nil {
 		o := p.Observation(role.Host(hp.host), role.Fence, p.Asked, p.Answered)
 		told.Observation = &o
 	}
-	l.tellAbout(mem.shard, told)
+	l.tellAbout(e.shard, told)
 	hp.refusal, hp.rejected = nil, false
 	if l.view.Static && hp != l.write {
 		hp.step(pool.Opened{Slot: m.Backend.Slot})
 		hp.step(pool.Reconnect{})
 		return
 	}
-	if w := makeWelcome(m.Backend); mem.shard != l.spec.Shard {
+	if w := makeWelcome(m.Backend); e.shard != l.spec.Shard {
 		// It is of no use any more.
 	} else if hp == l.write {
 		l.welcomes.primary.Store(w)
@@ -60,19 +60,19 @@ func (l *Lane) opened(m *backend.Opened) {
 func startingUp(e *pgerr.Error) bool { return e.Code == pgerr.CannotConnectNow }
 
 func (l *Lane) dialFailed(m *backend.DialFailed) {
-	mem := l.memberOf(m.Backend)
-	if mem == nil {
+	e := l.entryOf(m.Backend)
+	if e == nil {
 		return
 	}
-	hp, code, now := mem.hp, failureCode(m), time.Now()
+	hp, code, now := e.hp, failureCode(m), time.Now()
 	if !m.Aborted {
 		l.stats.DialFailures++
 		l.deps.Log.Warn().Str("pool", l.name()).Str("host", hp.host).Err(m.Err).Msg("server login failed")
-		doubts := !l.view.Static && hp == l.write && mem.shard == l.spec.Shard && !shard.AboutLogin(code)
+		doubts := !l.view.Static && hp == l.write && e.shard == l.spec.Shard && !shard.AboutLogin(code)
 		if doubts {
-			mem.shard.RaiseDoubt(now)
+			e.shard.RaiseDoubt(now)
 		}
-		l.tellAbout(mem.shard, &shard.ConnectFailed{Host: hp.host, Code: code, Err: m.Err, Doubts: doubts, At: now})
+		l.tellAbout(e.shard, &shard.ConnectFailed{Host: hp.host, Code: code, Err: m.Err, Doubts: doubts, At: now})
 		hp.refusal, hp.rejected = m.Err, m.Rejected && !startingUp(m.Err)
 		if hp.rejected {
 			l.refuseLogins(func(a *login) bool { return a.at == hp }, m.Err)
@@ -95,20 +95,20 @@ func (l *Lane) lost(m *backend.Lost) {
 		l.stats.Losses++
 		l.deps.Log.Info().Str("pool", l.name()).Uint64("backend", m.Backend.ID).Str("host", m.Backend.Host()).Str("code", m.Code).AnErr("cause", m.Err).Msg("server connection lost")
 	}
-	mem := l.memberOf(m.Backend)
-	if mem == nil || mem.ended {
+	e := l.entryOf(m.Backend)
+	if e == nil || e.ended {
 		return
 	}
-	if !mem.used && !m.Expected { // nobody ever got anything of it
-		mem.hp.unfit = "its connections end before a client can use them"
-		mem.hp.step(pool.Setback{})
+	if !e.used && !m.Expected { // nobody ever got anything of it
+		e.hp.unfit = "its connections end before a client can use them"
+		e.hp.step(pool.Setback{})
 	}
-	l.gone(mem)
+	l.gone(e)
 	l.drop(m.Backend.Slot)
 }
 
 // gone takes a backend out of the books; who was waiting for its fence goes on waiting.
-func (l *Lane) gone(m *member) {
+func (l *Lane) gone(m *entry) {
 	var co *Checkout
 	if m.fence != nil {
 		co = l.endFence(m).co
@@ -122,7 +122,7 @@ func (l *Lane) gone(m *member) {
 
 // drop stops the actor of a backend whose slot is gone.
 func (l *Lane) drop(s *pool.Slot) {
-	if m, ok := s.Owner.(*member); ok && m.pid != nil {
+	if m, ok := s.Owner.(*entry); ok && m.pid != nil {
 		s.Owner = nil
 		l.ctx.Stop(m.pid)
 	}
@@ -130,9 +130,9 @@ func (l *Lane) drop(s *pool.Slot) {
 
 // terminated notices a backend that ended without a word: it failed.
 func (l *Lane) terminated(who *actor.PID) {
-	var found *member
+	var found *entry
 	l.each(func(hp *hostPool) {
-		hp.members(func(m *member) {
+		hp.entries(func(m *entry) {
 			if m.pid != nil && m.pid.Equal(who) {
 				found = m
 			}
@@ -168,7 +168,7 @@ func (l *Lane) reload(spec *PoolSpec) {
 	}
 	var waiters []*Checkout
 	l.each(func(hp *hostPool) {
-		waiters = append(waiters, hp.unfence(func(*member) bool { return true })...)
+		waiters = append(waiters, hp.unfence(func(*entry) bool { return true })...)
 		if old.Shard != spec.Shard && !old.Shard.View().Static {
 			hp.supersedeLeases("the database is on another shard now") // nobody tells them of elections any more
 			hp.primary = false
@@ -232,7 +232,7 @@ func (l *Lane) describe(now time.Time) LaneRow {
 		for s := range r.Counts {
 			r.Counts[s] += hp.machine.Count(pool.State(s))
 		}
-		hp.members(func(m *member) {
+		hp.entries(func(m *entry) {
 			if m.b != nil {
 				r.Backends = append(r.Backends, l.backendRow(m))
 				r.Cancelling += m.b.Cancelling()
@@ -252,7 +252,7 @@ func (l *Lane) failing() bool {
 	return l.unplaced.machine.Waiting() > 0
 }
 
-func (l *Lane) backendRow(m *member) BackendRow {
+func (l *Lane) backendRow(m *entry) BackendRow {
 	s := m.b.Slot
 	row := BackendRow{ID: m.b.ID, State: s.State(), Host: m.b.Host(), Opened: m.b.OpenedAt(), Since: s.Since(), Retiring: s.Retiring(), Cancelling: m.b.Cancelling() > 0}
 	remote, local := m.b.Addrs()

@@ -20,7 +20,7 @@ type creditor struct {
 }
 
 // raiser and hinter are what a backend calls in the moment it sees a loss, or a hint. Both run on the lane's loop.
-func (l *Lane) raiser(m *member) func(time.Time) {
+func (l *Lane) raiser(m *entry) func(time.Time) {
 	return func(at time.Time) {
 		m.shard.RaiseDoubt(at)
 		m.losing = true
@@ -28,7 +28,7 @@ func (l *Lane) raiser(m *member) func(time.Time) {
 	}
 }
 
-func (l *Lane) hinter(m *member) func(time.Time) bool {
+func (l *Lane) hinter(m *entry) func(time.Time) bool {
 	raise := m.shard.HintOn(m.hp.host)
 	return func(at time.Time) bool {
 		raised := raise(at)
@@ -39,7 +39,7 @@ func (l *Lane) hinter(m *member) func(time.Time) bool {
 	}
 }
 
-func (m *member) creditor(lost bool) creditor { return creditor{m.shard, m.hp.host, m.b.ID, lost} }
+func (m *entry) creditor(lost bool) creditor { return creditor{m.shard, m.hp.host, m.b.ID, lost} }
 
 // paid says that the message of a doubt has come, which is now passed on.
 func (l *Lane) paid(to creditor) {
@@ -78,27 +78,27 @@ func (l *Lane) tellAbout(sh *shard.Shard, m any) {
 // tellLost passes the end of a connection on, also of one that a lane before this one has opened: that lane has told of
 // the end of all but those whose word was on its way.
 func (l *Lane) tellLost(m *backend.Lost) {
-	mem, _ := m.Backend.Slot.Owner.(*member)
-	if mem == nil || mem.ended || mem.hp.lane != l && !m.Doubts {
+	e, _ := m.Backend.Slot.Owner.(*entry)
+	if e == nil || e.ended || e.hp.lane != l && !m.Doubts {
 		return
 	}
 	host, now := m.Backend.Host(), l.loop.Now()
 	if m.Doubts {
-		l.paid(mem.creditor(true))
+		l.paid(e.creditor(true))
 	}
-	if !mem.connected { // the shard does not know that it was there
-		l.tellAbout(mem.shard, &shard.ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
+	if !e.connected { // the shard does not know that it was there
+		l.tellAbout(e.shard, &shard.ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
 		return
 	}
-	mem.connected = false
-	l.tellAbout(mem.shard, &shard.HostLost{Host: host, Backend: m.Backend.ID, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
+	e.connected = false
+	l.tellAbout(e.shard, &shard.HostLost{Host: host, Backend: m.Backend.ID, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
 }
 
 func (l *Lane) hinted(m *backend.Hinted) {
-	mem, _ := m.Backend.Slot.Owner.(*member)
-	if mem == nil {
+	e, _ := m.Backend.Slot.Owner.(*entry)
+	if e == nil {
 		return
 	}
-	l.paid(mem.creditor(false))
-	l.tellAbout(mem.shard, &shard.Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
+	l.paid(e.creditor(false))
+	l.tellAbout(e.shard, &shard.Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
 }

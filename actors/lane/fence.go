@@ -45,7 +45,7 @@ type claim struct {
 	asked    bool // the proof was given just now, for the very grant that it is weighed for
 }
 
-func (l *Lane) weigh(m *member, asked bool) worth {
+func (l *Lane) weigh(m *entry, asked bool) worth {
 	return l.value(claim{elected: m.hp == l.write && m.shard == l.spec.Shard, known: m.known(), proof: m.b.Proof(), shadowed: m.b.Shadowed(), asked: asked})
 }
 
@@ -88,7 +88,7 @@ func outdates(v *shard.View, p *backend.Proof) bool {
 }
 
 // ask fences a backend for the checkout that is to get it.
-func (l *Lane) ask(m *member, co *Checkout) {
+func (l *Lane) ask(m *entry, co *Checkout) {
 	now := l.loop.Now()
 	f := &fence{began: now, deadline: co.Deadline, co: co}
 	if co.Deadline.IsZero() {
@@ -97,7 +97,7 @@ func (l *Lane) ask(m *member, co *Checkout) {
 	l.send(m, f)
 }
 
-func (l *Lane) send(m *member, f *fence) {
+func (l *Lane) send(m *entry, f *fence) {
 	l.fenceID++
 	f.id, f.epoch = l.fenceID, l.view.Epoch
 	m.fence = f
@@ -108,7 +108,7 @@ func (l *Lane) send(m *member, f *fence) {
 // fenced takes a fence's answer. A no closes the backend and tells the shard, which demotes the host; the waiter keeps its
 // turn and deadline.
 func (l *Lane) fenced(e *backend.Fenced) {
-	m := l.memberOf(e.Backend)
+	m := l.entryOf(e.Backend)
 	if m == nil || m.fence == nil || m.fence.id != e.ID {
 		return
 	}
@@ -168,14 +168,14 @@ func verdict(p *backend.Proof) FenceVerdict {
 }
 
 // putBack takes a backend back that was fenced for nobody, or for somebody who has to wait on.
-func (l *Lane) putBack(m *member, co *Checkout) {
+func (l *Lane) putBack(m *entry, co *Checkout) {
 	m.hp.run(m.hp.machine.Checkin(l.loop.Now(), m.b.Slot, pool.Clean))
 	if co != nil {
 		l.requeue(co)
 	}
 }
 
-func (l *Lane) endFence(m *member) *fence {
+func (l *Lane) endFence(m *entry) *fence {
 	f := m.fence
 	m.fence = nil
 	l.fencing--
@@ -185,14 +185,14 @@ func (l *Lane) endFence(m *member) *fence {
 // unfit closes a backend that cannot take writes although it was opened for that; whoever waited for it goes on waiting.
 // The next connects to the host wait as if this one had failed: else a server that lets everybody in and is never what it
 // should be would be dialled without end.
-func (l *Lane) unfit(m *member, co *Checkout, why string) {
+func (l *Lane) unfit(m *entry, co *Checkout, why string) {
 	m.hp.unfit = why
 	m.hp.step(pool.Setback{})
 	l.closeUnused(m, co)
 }
 
 // closeUnused closes a backend that was to be granted.
-func (l *Lane) closeUnused(m *member, co *Checkout) {
+func (l *Lane) closeUnused(m *entry, co *Checkout) {
 	m.hp.run(m.hp.machine.Checkin(l.loop.Now(), m.b.Slot, pool.Broken))
 	if co != nil {
 		l.requeue(co)
@@ -206,9 +206,9 @@ func (l *Lane) tickFences() {
 		return
 	}
 	now := l.loop.Now()
-	var all []*member
+	var all []*entry
 	l.each(func(hp *hostPool) {
-		hp.members(func(m *member) {
+		hp.entries(func(m *entry) {
 			if m.fence != nil {
 				all = append(all, m)
 			}

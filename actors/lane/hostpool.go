@@ -34,8 +34,8 @@ type hostPool struct {
 	running  bool
 }
 
-// member is what a slot's Owner points to.
-type member struct {
+// entry is what a slot's Owner points to.
+type entry struct {
 	hp         *hostPool
 	shard      *shard.Shard // it was opened for
 	b          *backend.Backend
@@ -55,7 +55,7 @@ type member struct {
 
 // known is what the server said of itself last on this connection, also if that is no proof any more: a client may void
 // a proof by a SET of its own, and the timeline that a connection writes to stays the same.
-func (m *member) known() *backend.Proof {
+func (m *entry) known() *backend.Proof {
 	if p := m.b.Proof(); p != nil {
 		m.proof = p
 	}
@@ -132,10 +132,10 @@ func (hp *hostPool) execute(e pool.Effect) {
 	case pool.Dial:
 		hp.dial(e.Slot)
 	case pool.Scrub:
-		m := e.Slot.Owner.(*member)
+		m := e.Slot.Owner.(*entry)
 		l.root.Send(m.pid, &backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit, Patient: m.patient})
 	case pool.Close:
-		l.root.Send(e.Slot.Owner.(*member).pid, &backend.Close{Why: e.Why.String(), Goodbye: e.Why != pool.WhyBroken})
+		l.root.Send(e.Slot.Owner.(*entry).pid, &backend.Close{Why: e.Why.String(), Goodbye: e.Why != pool.WhyBroken})
 	case pool.WantPermits:
 		hp.wantPermits(e.N)
 	case pool.ReturnPermit:
@@ -148,7 +148,7 @@ func (hp *hostPool) execute(e pool.Effect) {
 func (hp *hostPool) dial(s *pool.Slot) {
 	l := hp.lane
 	target := backend.Target{Host: hp.host, Database: l.spec.DBName, User: l.key.ServerUser, Source: l.spec.Source, Timeout: l.spec.Dial, Tune: l.spec.Tune}
-	m := &member{hp: hp, shard: l.spec.Shard}
+	m := &entry{hp: hp, shard: l.spec.Shard}
 	if !l.view.Static {
 		target.Identify, target.Lost, target.Doubt = true, l.raiser(m), l.hinter(m)
 	}
@@ -172,7 +172,7 @@ func (hp *hostPool) dial(s *pool.Slot) {
 func (hp *hostPool) busy() int {
 	n := hp.machine.Count(pool.Leased)
 	if hp.lane.fencing > 0 {
-		hp.members(func(m *member) {
+		hp.entries(func(m *entry) {
 			if m.fence != nil {
 				n--
 			}

@@ -148,8 +148,8 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case *backend.DialFailed:
 		l.dialFailed(m)
 	case *backend.Cleaned:
-		if mem := l.memberOf(m.Backend); mem != nil {
-			mem.hp.step(pool.Cleaned{Slot: m.Backend.Slot})
+		if e := l.entryOf(m.Backend); e != nil {
+			e.hp.step(pool.Cleaned{Slot: m.Backend.Slot})
 		}
 	case *backend.Lost:
 		l.lost(m)
@@ -193,10 +193,10 @@ func (l *Lane) each(f func(*hostPool)) {
 	}
 }
 
-// memberOf is the record of a backend; nil if its slot is gone, or of the lane that failed before this one: what is still
+// entryOf is the record of a backend; nil if its slot is gone, or of the lane that failed before this one: what is still
 // said about those changes nothing here.
-func (l *Lane) memberOf(b *backend.Backend) *member {
-	if m, _ := b.Slot.Owner.(*member); m != nil && m.hp.lane == l {
+func (l *Lane) entryOf(b *backend.Backend) *entry {
+	if m, _ := b.Slot.Owner.(*entry); m != nil && m.hp.lane == l {
 		return m
 	}
 	return nil
@@ -208,10 +208,10 @@ func (l *Lane) all(f func(*hostPool)) {
 	f(l.unplaced)
 }
 
-// members calls f for every backend of the host pool.
-func (hp *hostPool) members(f func(*member)) {
+// entries calls f for every backend of the host pool.
+func (hp *hostPool) entries(f func(*entry)) {
 	hp.machine.Slots(func(s *pool.Slot) {
-		if m, ok := s.Owner.(*member); ok {
+		if m, ok := s.Owner.(*entry); ok {
 			f(m)
 		}
 	})
@@ -258,7 +258,7 @@ func (l *Lane) stop() {
 	l.loop.StopTimer(&l.timer)
 	l.all(func(hp *hostPool) {
 		hp.machine.Shut()
-		hp.members(func(m *member) {
+		hp.entries(func(m *entry) {
 			if m.connected && !m.losing { // nothing more is heard of it
 				l.tellAbout(m.shard, &shard.HostLost{Host: hp.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
 			}

@@ -52,12 +52,12 @@ func (l *Lane) abandon(co *Checkout) {
 		co.at.step(pool.Abandon{Waiter: &co.Waiter})
 		return
 	}
-	l.each(func(hp *hostPool) { hp.unfence(func(m *member) bool { return m.fence.co == co }) })
+	l.each(func(hp *hostPool) { hp.unfence(func(m *entry) bool { return m.fence.co == co }) })
 }
 
 // grant looks at a backend that is somebody's turn to get: it must be alive, and for a write proven to be the primary.
 func (l *Lane) grant(e pool.Effect) {
-	m := e.Slot.Owner.(*member)
+	m := e.Slot.Owner.(*entry)
 	co := e.Waiter.Owner.(*Checkout)
 	if !m.b.Usable() {
 		l.closeUnused(m, co)
@@ -77,7 +77,7 @@ func (l *Lane) grant(e pool.Effect) {
 }
 
 // give leases the backend.
-func (l *Lane) give(m *member, co *Checkout) {
+func (l *Lane) give(m *entry, co *Checkout) {
 	waited := l.loop.Now().Sub(co.Enqueued)
 	l.stats.Assignments++
 	l.stats.WaitTime += waited
@@ -138,7 +138,7 @@ var errSlowLogin = errors.New("the server has not answered the login yet")
 // allFencing reports whether the host pool has backends, and all of them are being fenced for nobody.
 func (hp *hostPool) allFencing() bool {
 	n, all := 0, true
-	hp.members(func(m *member) {
+	hp.entries(func(m *entry) {
 		n++
 		all = all && m.fence != nil
 	})
@@ -153,28 +153,28 @@ func (l *Lane) checkin(m *Checkin) {
 	case c == pool.Clean && m.Backend.Cancelling() > 0:
 		c = pool.Dirty // it waits for the leases, then it is clean
 	}
-	mem := l.memberOf(m.Backend)
-	if mem == nil {
+	e := l.entryOf(m.Backend)
+	if e == nil {
 		return // lost meanwhile
 	}
-	mem.to, mem.patient, mem.used = nil, m.Patient, true
-	mem.hp.run(mem.hp.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
+	e.to, e.patient, e.used = nil, m.Patient, true
+	e.hp.run(e.hp.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
 }
 
 // spoiled takes back a backend that was gone when its holder came to it: the checkout keeps its turn.
 func (l *Lane) spoiled(m *Spoiled) {
-	if mem := l.memberOf(m.Backend); mem != nil {
-		mem.to = nil
-		mem.hp.run(mem.hp.machine.Checkin(l.loop.Now(), m.Backend.Slot, pool.Broken))
+	if e := l.entryOf(m.Backend); e != nil {
+		e.to = nil
+		e.hp.run(e.hp.machine.Checkin(l.loop.Now(), m.Backend.Slot, pool.Broken))
 	}
 	l.requeue(m.Checkout)
 }
 
 // reclaim takes back what was granted to a client that is gone: its Granted met nobody.
 func (l *Lane) reclaim(from *actor.PID) {
-	var lost []*member
+	var lost []*entry
 	l.each(func(hp *hostPool) {
-		hp.members(func(m *member) {
+		hp.entries(func(m *entry) {
 			if m.to != nil && m.to.Equal(from) {
 				lost = append(lost, m)
 			}
@@ -191,8 +191,8 @@ func (l *Lane) reclaim(from *actor.PID) {
 
 // cancel passes a cancel on to the backend's actor; if that is gone there is nothing left to cancel.
 func (l *Lane) cancel(m *CancelLease) {
-	if mem := l.memberOf(m.Backend); mem != nil && mem.pid != nil {
-		l.root.Send(mem.pid, m.Cancel)
+	if e := l.entryOf(m.Backend); e != nil && e.pid != nil {
+		l.root.Send(e.pid, m.Cancel)
 		return
 	}
 	m.Cancel.Done()

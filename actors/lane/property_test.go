@@ -264,7 +264,7 @@ func (w *chaos) hangUp() {
 			return
 		}
 		var all []*backend.Backend
-		e.lane.write.members(func(m *member) {
+		e.lane.write.entries(func(m *entry) {
 			if m.connected {
 				all = append(all, m.b)
 			}
@@ -394,7 +394,7 @@ func (w *chaos) examineLane(l *Lane, sizes map[string]int) {
 			}
 			queued[co] = true
 		}
-		hp.members(func(m *member) {
+		hp.entries(func(m *entry) {
 			if m.fence == nil {
 				return
 			}

@@ -368,7 +368,7 @@ func (r *roles) lane(p *probe) *Lane { return r.parents[p.loop].lanes[p.pool].la
 
 // fenced is the first backend that is being fenced.
 func (hp *hostPool) fenced() (b *backend.Backend) {
-	hp.members(func(m *member) {
+	hp.entries(func(m *entry) {
 		if m.fence != nil && b == nil {
 			b = m.b
 		}

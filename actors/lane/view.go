@@ -56,18 +56,18 @@ func (l *Lane) misplaced() (moved []*Checkout) {
 			}
 		}
 		if hp != l.write {
-			moved = append(moved, hp.unfence(func(*member) bool { return true })...)
+			moved = append(moved, hp.unfence(func(*entry) bool { return true })...)
 		}
 	})
 	return moved
 }
 
 // unfence takes the checkouts of those backends back that are being fenced for one. The fences go on.
-func (hp *hostPool) unfence(which func(*member) bool) (taken []*Checkout) {
+func (hp *hostPool) unfence(which func(*entry) bool) (taken []*Checkout) {
 	if hp.lane.fencing == 0 {
 		return nil
 	}
-	hp.members(func(m *member) {
+	hp.entries(func(m *entry) {
 		if m.fence != nil && m.fence.co != nil && which(m) {
 			taken = append(taken, m.fence.co)
 			m.fence.co = nil
@@ -92,8 +92,8 @@ func (l *Lane) supersede(old *shard.View) (waiters []*Checkout) {
 			hp.endSessions(v.Why)
 		}
 		var outdated []*pool.Slot
-		void := func(m *member) bool { return all || outdates(v, m.known()) }
-		hp.members(func(m *member) {
+		void := func(m *entry) bool { return all || outdates(v, m.known()) }
+		hp.entries(func(m *entry) {
 			if !void(m) {
 				return
 			}
@@ -119,7 +119,7 @@ func (l *Lane) supersede(old *shard.View) (waiters []*Checkout) {
 func (hp *hostPool) endSessions(why string) {
 	l := hp.lane
 	hp.step(pool.Reconnect{})
-	hp.members(func(m *member) {
+	hp.entries(func(m *entry) {
 		if l.spec.Session && m.to != nil && m.write && !m.superseded {
 			l.root.Send(m.to, &Superseded{Backend: m.b, Why: why, AtBoundary: true})
 		}
@@ -127,7 +127,7 @@ func (hp *hostPool) endSessions(why string) {
 }
 
 // supersede tells who has a lease that may write that its server is not the primary any more.
-func (m *member) supersede(why string) {
+func (m *entry) supersede(why string) {
 	if m.to != nil && m.write && !m.superseded {
 		m.superseded = true
 		m.hp.lane.root.Send(m.to, &Superseded{Backend: m.b, Why: why})
@@ -135,7 +135,7 @@ func (m *member) supersede(why string) {
 }
 
 func (hp *hostPool) supersedeLeases(why string) {
-	hp.members(func(m *member) { m.supersede(why) })
+	hp.entries(func(m *entry) { m.supersede(why) })
 }
 
 // rejoin puts checkouts that are in no queue in those they belong to, each at its turn: who came first chooses first.
@@ -180,7 +180,7 @@ func (l *Lane) look() {
 	for _, host := range l.view.Candidates {
 		hp, now := l.hostPool(host), l.loop.Now()
 		var old []*pool.Slot
-		hp.members(func(m *member) {
+		hp.entries(func(m *entry) {
 			if p := m.known(); m.b.Slot.State() == pool.Idle && p != nil && now.Sub(p.Asked) >= lookEvery {
 				old = append(old, m.b.Slot)
 			}
@@ -229,7 +229,7 @@ func (l *Lane) oldestWrite() (since time.Time) {
 	if hp.busy() > 0 {
 		return time.Time{} // they can write
 	}
-	hp.members(func(m *member) {
+	hp.entries(func(m *entry) {
 		if m.fence != nil && m.fence.co != nil {
 			earlier(m.fence.co.Enqueued)
 		}
@@ -269,7 +269,7 @@ func (l *Lane) recount(to *actor.PID) {
 		return
 	}
 	l.each(func(hp *hostPool) {
-		hp.members(func(m *member) {
+		hp.entries(func(m *entry) {
 			if m.connected && m.shard == l.spec.Shard {
 				l.root.Send(to, &shard.Connected{Host: hp.host, Backend: m.b.ID, At: l.loop.Now()})
 			}
