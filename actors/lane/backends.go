@@ -33,12 +33,12 @@ func (l *Lane) opened(m *backend.Opened) {
 	hp, now := e.hp, l.loop.Now()
 	e.known()
 	e.connected = true
-	told := &shard.Connected{Host: hp.host, Backend: m.Backend.ID, At: now}
+	connected := &shard.Connected{Host: hp.host, Backend: m.Backend.ID, At: now}
 	if p := m.Backend.Proof(); p != nil {
 		o := p.Observation(role.Host(hp.host), role.Fence, p.Asked, p.Answered)
-		told.Observation = &o
+		connected.Observation = &o
 	}
-	l.tellAbout(e.shard, told)
+	l.reportTo(e.shard, connected)
 	hp.refusal, hp.rejected = nil, false
 	if l.view.Static && hp != l.write {
 		hp.step(pool.Opened{Slot: m.Backend.Slot})
@@ -72,7 +72,7 @@ func (l *Lane) dialFailed(m *backend.DialFailed) {
 		if doubts {
 			e.shard.RaiseDoubt(now)
 		}
-		l.tellAbout(e.shard, &shard.ConnectFailed{Host: hp.host, Code: code, Err: m.Err, Doubts: doubts, At: now})
+		l.reportTo(e.shard, &shard.ConnectFailed{Host: hp.host, Code: code, Err: m.Err, Doubts: doubts, At: now})
 		hp.refusal, hp.rejected = m.Err, m.Rejected && !startingUp(m.Err)
 		if hp.rejected {
 			l.refuseLogins(func(a *login) bool { return a.at == hp }, m.Err)
@@ -145,7 +145,7 @@ func (l *Lane) terminated(who *actor.PID) {
 	if !found.losing && !found.shard.View().Static {
 		l.raiser(found)(time.Now())
 	}
-	l.tellLost(&backend.Lost{Backend: found.b, Doubts: found.losing, Err: errBackendFailed})
+	l.reportLost(&backend.Lost{Backend: found.b, Doubts: found.losing, Err: errBackendFailed})
 	found.ended = true
 	l.gone(found)
 }
@@ -159,8 +159,8 @@ func (l *Lane) reload(spec *PoolSpec) {
 	l.unplaced.step(pool.Configure{Config: l.limits("")})
 	l.each(func(hp *hostPool) {
 		l.deps.Budgets.For(l.key, hp.host, spec)
-		l.tell(hp.poolBud.spare())
-		l.tell(hp.dbBud.spare())
+		l.offerPermit(hp.poolBud.spare())
+		l.offerPermit(hp.dbBud.spare())
 		hp.step(pool.Configure{Config: l.limits(hp.host)})
 	})
 	if old.DBName == spec.DBName && old.Shard == spec.Shard {

@@ -53,20 +53,20 @@ func (l *Lane) settleOwed() {
 	for to, n := range l.owed {
 		for ; n > 0; n-- {
 			if now := l.loop.Now(); to.lost {
-				l.tellAbout(to.shard, &shard.HostLost{Host: to.host, Backend: to.backend, Doubts: true, At: now})
+				l.reportTo(to.shard, &shard.HostLost{Host: to.host, Backend: to.backend, Doubts: true, At: now})
 			} else {
-				l.tellAbout(to.shard, &shard.Hinted{Host: to.host, Doubts: true, At: now})
+				l.reportTo(to.shard, &shard.Hinted{Host: to.host, Doubts: true, At: now})
 			}
 		}
 	}
 	clear(l.owed)
 }
 
-func (l *Lane) tellShard(m any) { l.tellAbout(l.spec.Shard, m) }
+func (l *Lane) report(m any) { l.reportTo(l.spec.Shard, m) }
 
-// tellAbout tells a shard's actor something about its hosts. One that was replaced under its name is not told: its doubts
+// reportTo tells a shard's actor something about its hosts. One that was replaced under its name is not told: its doubts
 // would be settled by its successor, who never had them.
-func (l *Lane) tellAbout(sh *shard.Shard, m any) {
+func (l *Lane) reportTo(sh *shard.Shard, m any) {
 	if sh != l.spec.Shard && sh.Name == l.spec.Shard.Name {
 		return
 	}
@@ -75,9 +75,9 @@ func (l *Lane) tellAbout(sh *shard.Shard, m any) {
 	}
 }
 
-// tellLost passes the end of a connection on, also of one that a lane before this one has opened: that lane has told of
+// reportLost passes the end of a connection on, also of one that a lane before this one has opened: that lane has told of
 // the end of all but those whose word was on its way.
-func (l *Lane) tellLost(m *backend.Lost) {
+func (l *Lane) reportLost(m *backend.Lost) {
 	e, _ := m.Backend.Slot.Owner.(*entry)
 	if e == nil || e.ended || e.hp.lane != l && !m.Doubts {
 		return
@@ -87,11 +87,11 @@ func (l *Lane) tellLost(m *backend.Lost) {
 		l.paid(e.creditor(true))
 	}
 	if !e.connected { // the shard does not know that it was there
-		l.tellAbout(e.shard, &shard.ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
+		l.reportTo(e.shard, &shard.ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
 		return
 	}
 	e.connected = false
-	l.tellAbout(e.shard, &shard.HostLost{Host: host, Backend: m.Backend.ID, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
+	l.reportTo(e.shard, &shard.HostLost{Host: host, Backend: m.Backend.ID, Code: m.Code, Expected: m.Expected, Doubts: m.Doubts, Opened: m.Backend.OpenedAt(), At: now})
 }
 
 func (l *Lane) hinted(m *backend.Hinted) {
@@ -100,5 +100,5 @@ func (l *Lane) hinted(m *backend.Hinted) {
 		return
 	}
 	l.paid(e.creditor(false))
-	l.tellAbout(e.shard, &shard.Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
+	l.reportTo(e.shard, &shard.Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
 }

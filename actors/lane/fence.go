@@ -121,7 +121,7 @@ func (l *Lane) fenced(e *backend.Fenced) {
 	}
 	l.stats.FenceTime.Observe(e.Answered.Sub(e.Asked))
 	if p := e.Backend.Proof(); p != nil && m.hp.news(m.shard, p) { // nil: what it said was made void behind the answer
-		l.tellAbout(m.shard, &shard.Observed{Observation: p.Observation(role.Host(m.hp.host), role.Fence, e.Asked, e.Answered)})
+		l.reportTo(m.shard, &shard.Observed{Observation: p.Observation(role.Host(m.hp.host), role.Fence, e.Asked, e.Answered)})
 	}
 	w := l.weigh(m, true)
 	if w == worthGrant && f.epoch != l.view.Epoch {
@@ -151,11 +151,11 @@ const newsEvery = 100 * time.Millisecond
 // news reports whether the shard is to be told what a fence showed: everything but that the host still is what it was.
 func (hp *hostPool) news(sh *shard.Shard, p *backend.Proof) bool {
 	_, doubted := sh.InDoubt()
-	same := !doubted && verdict(p) == FenceOK && p.Timeline == hp.told.Timeline && p.SystemID == hp.told.SystemID
-	if same && p.Asked.Sub(hp.told.Asked) < newsEvery {
+	same := !doubted && verdict(p) == FenceOK && p.Timeline == hp.reported.Timeline && p.SystemID == hp.reported.SystemID
+	if same && p.Asked.Sub(hp.reported.Asked) < newsEvery {
 		return false
 	}
-	hp.told = *p
+	hp.reported = *p
 	return true
 }
 

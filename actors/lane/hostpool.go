@@ -28,7 +28,7 @@ type hostPool struct {
 	unfit    string        // why the last backend that was to be granted was not; "" after one was
 	refusal  *pgerr.Error  // why the last login failed; nil after a success
 	rejected bool          // … and it was the server that said so
-	told     backend.Proof // what a fence showed that the shard was told of last
+	reported backend.Proof // what a fence showed that the shard was told of last
 	warm     int           // backends wanted although nobody waits
 	effects  []pool.Effect
 	running  bool
@@ -210,7 +210,7 @@ func (hp *hostPool) setWarm() {
 // drop ends a host pool that has nothing left; its host is not wanted.
 func (hp *hostPool) drop() {
 	l := hp.lane
-	l.tell(hp.poolBud.Leave(l.self))
-	l.tell(hp.dbBud.Leave(l.self))
+	l.offerPermit(hp.poolBud.Leave(l.self))
+	l.offerPermit(hp.dbBud.Leave(l.self))
 	l.deps.Budgets.forget(l.key, hp.host)
 }

@@ -57,24 +57,24 @@ type Lane struct {
 	write     *hostPool   // the elected host's, or unplaced
 	welcomes  *welcomes
 
-	clients  int
-	pending  []*login    // not answered: no server login has succeeded yet
-	newcomer *Attach     // being handled: not answered, and not among the pending yet
-	attaches uint64      // Attach messages that came
-	asked    []*Checkout // not answered, wherever they are
-	owed     owed        // doubts raised for backends of this lane that it has not passed on yet
-	turn     uint64      // of the last checkout
-	next     int         // round robin over standbys
-	fencing  int         // backends that are being fenced
-	fenceID  uint64
-	paused   bool
-	draining bool
-	stopped  bool      // its children are ending
-	askedAt  time.Time // when other lanes were last asked for a permit
-	toldAt   time.Time // when the shard was last told that a write waits
-	emptied  time.Time // since when nobody uses the lane; zero while somebody does
-	timer    eventloop.Timer
-	interval time.Duration // of the armed timer
+	clients    int
+	pending    []*login    // not answered: no server login has succeeded yet
+	newcomer   *Attach     // being handled: not answered, and not among the pending yet
+	attaches   uint64      // Attach messages that came
+	asked      []*Checkout // not answered, wherever they are
+	owed       owed        // doubts raised for backends of this lane that it has not passed on yet
+	turn       uint64      // of the last checkout
+	next       int         // round robin over standbys
+	fencing    int         // backends that are being fenced
+	fenceID    uint64
+	paused     bool
+	draining   bool
+	stopped    bool      // its children are ending
+	askedAt    time.Time // when other lanes were last asked for a permit
+	reportedAt time.Time // when the shard was last told that a write waits
+	emptied    time.Time // since when nobody uses the lane; zero while somebody does
+	timer      eventloop.Timer
+	interval   time.Duration // of the armed timer
 }
 
 type tick struct{}
@@ -115,7 +115,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case *Detach:
 		l.clients--
 	case *backend.Lost:
-		l.tellLost(m)
+		l.reportLost(m)
 	case *backend.Hinted:
 		l.hinted(m)
 	case *actor.Stopping, *actor.Restarting:
@@ -160,13 +160,13 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.spoiled(m)
 	case tick:
 		l.tick()
-	case offer:
+	case permitOffered:
 		l.each(func(hp *hostPool) {
 			hp.step(pool.Tick{})
 			hp.decline()
 		})
-	case giveUp:
-		l.giveUp(m)
+	case yieldPermit:
+		l.yieldPermit(m)
 	case viewChanged:
 		l.recount(m.recount)
 	case controlLane:
@@ -242,7 +242,7 @@ func (l *Lane) late(m any) {
 		root.Send(m.Checkout.From, &Refused{Req: m.Checkout.Req, Err: pgerr.Shutdown()})
 	case *backend.Lost: // its doubt is to be taken in all the same
 		if m.Doubts {
-			l.tellLost(m)
+			l.reportLost(m)
 		}
 	case *backend.Hinted:
 		l.hinted(m)
@@ -260,7 +260,7 @@ func (l *Lane) stop() {
 		hp.machine.Shut()
 		hp.entries(func(m *entry) {
 			if m.connected && !m.losing { // nothing more is heard of it
-				l.tellAbout(m.shard, &shard.HostLost{Host: hp.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
+				l.reportTo(m.shard, &shard.HostLost{Host: hp.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
 			}
 		})
 	})
@@ -321,7 +321,7 @@ func (l *Lane) tick() {
 	l.all(func(hp *hostPool) { hp.step(pool.Tick{}) })
 	l.tickFences()
 	l.expireLogins()
-	l.tellWaiting()
+	l.reportWaiting()
 	l.look()
 	l.dropHostPools()
 	l.retireIfUnused()

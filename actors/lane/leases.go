@@ -41,7 +41,7 @@ func (l *Lane) checkout(co *Checkout) {
 	}
 	hp.run(hp.machine.Checkout(l.loop.Now(), &co.Waiter))
 	if co.unplaced {
-		l.tellWaiting()
+		l.reportWaiting()
 		l.look()
 	}
 }

@@ -22,7 +22,7 @@ func (l *Lane) attach(m *Attach) {
 	l.newcomer = nil
 	if hp != nil {
 		hp.setWarm()
-		l.tellWaiting()
+		l.reportWaiting()
 		l.look()
 	}
 }

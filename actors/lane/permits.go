@@ -6,10 +6,10 @@ import (
 	"fencepost/actors/lane/pool"
 )
 
-// offer says that a permit of a budget has become free; giveUp asks for the permit of an idle backend of the budget.
+// permitOffered says that a permit of a budget has become free; yieldPermit asks for the permit of an idle backend of the budget.
 type (
-	offer  struct{}
-	giveUp struct {
+	permitOffered struct{}
+	yieldPermit   struct {
 		budget *Budget
 		share  int
 	}
@@ -40,12 +40,12 @@ func (hp *hostPool) acquire() bool {
 			return true
 		}
 		from = hp.dbBud
-		l.tell(hp.poolBud.release())
+		l.offerPermit(hp.poolBud.release())
 	}
 	if now := l.loop.Now(); len(ask) > 0 && now.Sub(l.askedAt) >= busyTick {
 		l.askedAt = now
 		for _, p := range ask {
-			l.root.Send(p, giveUp{from, share})
+			l.root.Send(p, yieldPermit{from, share})
 		}
 	}
 	return false
@@ -53,23 +53,23 @@ func (hp *hostPool) acquire() bool {
 
 func (hp *hostPool) returnPermit() {
 	hp.permits--
-	hp.lane.tell(hp.poolBud.release())
-	hp.lane.tell(hp.dbBud.release())
+	hp.lane.offerPermit(hp.poolBud.release())
+	hp.lane.offerPermit(hp.dbBud.release())
 }
 
 // decline passes on what was offered and is not needed any more.
 func (hp *hostPool) decline() {
-	hp.lane.tell(hp.poolBud.decline(hp.lane.self))
-	hp.lane.tell(hp.dbBud.decline(hp.lane.self))
+	hp.lane.offerPermit(hp.poolBud.decline(hp.lane.self))
+	hp.lane.offerPermit(hp.dbBud.decline(hp.lane.self))
 }
 
-func (l *Lane) tell(next *actor.PID) {
+func (l *Lane) offerPermit(next *actor.PID) {
 	if next != nil {
-		l.root.Send(next, offer{})
+		l.root.Send(next, permitOffered{})
 	}
 }
 
-func (l *Lane) giveUp(m giveUp) {
+func (l *Lane) yieldPermit(m yieldPermit) {
 	for _, hp := range l.hostPools {
 		if hp.poolBud == m.budget || hp.dbBud == m.budget {
 			hp.step(pool.GiveUp{Share: m.share})

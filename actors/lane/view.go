@@ -26,7 +26,7 @@ func (l *Lane) sync(anew bool) {
 	l.write = l.hostPool(v.Elected)
 	moved := append(l.misplaced(), l.supersede(old)...)
 	if before != l.write {
-		l.toldAt = time.Time{}
+		l.reportedAt = time.Time{}
 		if before != l.unplaced {
 			before.step(pool.Configure{Config: l.limits(before.host)})
 			before.step(pool.Abort{})
@@ -203,16 +203,16 @@ func (l *Lane) wanted() bool {
 		slices.ContainsFunc(l.unplaced.machine.Waiters(), func(w *pool.Waiter) bool { return w.Owner.(*Checkout).Target == ReadWrite })
 }
 
-// tellWaiting tells the shard that a write waits for a primary, or for a connection to it, so that it looks more often.
-func (l *Lane) tellWaiting() {
+// reportWaiting tells the shard that a write waits for a primary, or for a connection to it, so that it looks more often.
+func (l *Lane) reportWaiting() {
 	if l.view.Static || l.paused {
 		return
 	}
 	// Called every busyTick, or a little earlier or later.
-	if now := l.loop.Now(); now.Sub(l.toldAt) >= busyTick/2 {
+	if now := l.loop.Now(); now.Sub(l.reportedAt) >= busyTick/2 {
 		if since := l.oldestWrite(); !since.IsZero() {
-			l.toldAt = now
-			l.tellShard(&shard.Waiting{Since: since})
+			l.reportedAt = now
+			l.report(&shard.Waiting{Since: since})
 		}
 	}
 }
