@@ -7,12 +7,12 @@ import (
 	"fencepost/actors/shard"
 )
 
-// owed counts, by shard, backend and cause, the doubts that backends of a lane have raised and whose message the lane has not
+// unsettledDoubts counts, by shard, backend and cause, the doubts that backends of a lane have raised and whose message the lane has not
 // passed on yet. A doubt without its message would last for ever: a lane that ends before the message has come passes the
 // word on at its end.
-type owed map[creditor]int
+type unsettledDoubts map[doubtKey]int
 
-type creditor struct {
+type doubtKey struct {
 	shard   *shard.Shard
 	host    string
 	backend uint64
@@ -24,7 +24,7 @@ func (l *Lane) raiser(m *entry) func(time.Time) {
 	return func(at time.Time) {
 		m.shard.RaiseDoubt(at)
 		m.losing = true
-		l.owed[m.creditor(true)]++
+		l.unsettled[m.doubtKey(true)]++
 	}
 }
 
@@ -33,24 +33,24 @@ func (l *Lane) hinter(m *entry) func(time.Time) bool {
 	return func(at time.Time) bool {
 		raised := raise(at)
 		if raised {
-			l.owed[m.creditor(false)]++
+			l.unsettled[m.doubtKey(false)]++
 		}
 		return raised
 	}
 }
 
-func (m *entry) creditor(lost bool) creditor { return creditor{m.shard, m.hp.host, m.b.ID, lost} }
+func (m *entry) doubtKey(lost bool) doubtKey { return doubtKey{m.shard, m.hp.host, m.b.ID, lost} }
 
-// paid says that the message of a doubt has come, which is now passed on.
-func (l *Lane) paid(to creditor) {
-	if l.owed[to]--; l.owed[to] <= 0 {
-		delete(l.owed, to)
+// doubtReported says that the message of a doubt has come, which is now passed on.
+func (l *Lane) doubtReported(to doubtKey) {
+	if l.unsettled[to]--; l.unsettled[to] <= 0 {
+		delete(l.unsettled, to)
 	}
 }
 
-// settleOwed passes the doubts on whose messages will never come.
-func (l *Lane) settleOwed() {
-	for to, n := range l.owed {
+// reportUnsettledDoubts passes the doubts on whose messages will never come.
+func (l *Lane) reportUnsettledDoubts() {
+	for to, n := range l.unsettled {
 		for ; n > 0; n-- {
 			if now := l.loop.Now(); to.lost {
 				l.reportTo(to.shard, &shard.HostLost{Host: to.host, Backend: to.backend, Doubts: true, At: now})
@@ -59,7 +59,7 @@ func (l *Lane) settleOwed() {
 			}
 		}
 	}
-	clear(l.owed)
+	clear(l.unsettled)
 }
 
 func (l *Lane) report(m any) { l.reportTo(l.spec.Shard, m) }
@@ -84,7 +84,7 @@ func (l *Lane) reportLost(m *backend.Lost) {
 	}
 	host, now := m.Backend.Host(), l.loop.Now()
 	if m.Doubts {
-		l.paid(e.creditor(true))
+		l.doubtReported(e.doubtKey(true))
 	}
 	if !e.connected { // the shard does not know that it was there
 		l.reportTo(e.shard, &shard.ConnectFailed{Host: host, Code: m.Code, Err: m.Err, Doubts: m.Doubts, At: now})
@@ -99,6 +99,6 @@ func (l *Lane) hinted(m *backend.Hinted) {
 	if e == nil {
 		return
 	}
-	l.paid(e.creditor(false))
+	l.doubtReported(e.doubtKey(false))
 	l.reportTo(e.shard, &shard.Hinted{Host: m.Backend.Host(), Code: m.Code, Doubts: true, At: m.At})
 }

@@ -57,30 +57,30 @@ type Lane struct {
 	write     *hostPool   // the elected host's, or unplaced
 	welcomes  *welcomes
 
-	clients    int
-	pending    []*login    // not answered: no server login has succeeded yet
-	newcomer   *Attach     // being handled: not answered, and not among the pending yet
-	attaches   uint64      // Attach messages that came
-	asked      []*Checkout // not answered, wherever they are
-	owed       owed        // doubts raised for backends of this lane that it has not passed on yet
-	turn       uint64      // of the last checkout
-	next       int         // round robin over standbys
-	fencing    int         // backends that are being fenced
-	fenceID    uint64
-	paused     bool
-	draining   bool
-	stopped    bool      // its children are ending
-	askedAt    time.Time // when other lanes were last asked for a permit
-	reportedAt time.Time // when the shard was last told that a write waits
-	emptied    time.Time // since when nobody uses the lane; zero while somebody does
-	timer      eventloop.Timer
-	interval   time.Duration // of the armed timer
+	clients       int
+	pending       []*login        // not answered: no server login has succeeded yet
+	pendingAttach *Attach         // being handled: not answered, and not among the pending yet
+	attaches      uint64          // Attach messages that came
+	asked         []*Checkout     // not answered, wherever they are
+	unsettled     unsettledDoubts // doubts raised for backends of this lane that it has not passed on yet
+	turn          uint64          // of the last checkout
+	next          int             // round robin over standbys
+	fencing       int             // backends that are being fenced
+	fenceID       uint64
+	paused        bool
+	draining      bool
+	stopped       bool      // its children are ending
+	askedAt       time.Time // when other lanes were last asked for a permit
+	reportedAt    time.Time // when the shard was last told that a write waits
+	emptied       time.Time // since when nobody uses the lane; zero while somebody does
+	timer         eventloop.Timer
+	interval      time.Duration // of the armed timer
 }
 
 type tick struct{}
 
 func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane {
-	l := &Lane{deps: deps, loop: loop, key: key, spec: spec, stats: &Stats{}, owed: owed{}}
+	l := &Lane{deps: deps, loop: loop, key: key, spec: spec, stats: &Stats{}, unsettled: unsettledDoubts{}}
 	l.spawner = eventloop.NewSpawner(loop)
 	return l
 }
@@ -89,7 +89,7 @@ func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane
 func (l *Lane) after(old *Lane) *Lane {
 	if old != nil {
 		l.clients, l.stats, l.attaches, l.paused, l.draining = old.clients, old.stats, old.attaches, old.paused, old.draining
-		l.turn, l.fenceID, l.owed = old.turn, old.fenceID, old.owed // checkouts and doubts may come back from then
+		l.turn, l.fenceID, l.unsettled = old.turn, old.fenceID, old.unsettled // checkouts and doubts may come back from then
 	}
 	return l
 }
@@ -109,7 +109,7 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case *Spoiled:
 		l.take(m.Checkout)
 	case *Attach:
-		l.newcomer = m
+		l.pendingAttach = m
 		l.clients++
 		l.attaches++
 	case *Detach:
@@ -247,7 +247,7 @@ func (l *Lane) late(m any) {
 	case *backend.Hinted:
 		l.hinted(m)
 	case *actor.Stopped:
-		l.settleOwed()
+		l.reportUnsettledDoubts()
 	}
 }
 
@@ -267,7 +267,7 @@ func (l *Lane) stop() {
 	for _, co := range l.asked {
 		l.root.Send(co.From, &Refused{Req: co.Req, Err: pgerr.Shutdown()})
 	}
-	if a := l.newcomer; a != nil {
+	if a := l.pendingAttach; a != nil {
 		l.pending = append(l.pending, &login{Attach: a})
 	}
 	for _, a := range l.pending {

@@ -19,7 +19,7 @@ func (l *Lane) attach(m *Attach) {
 	l.emptied = time.Time{}
 	l.stats.Logins++
 	hp := l.receive(m)
-	l.newcomer = nil
+	l.pendingAttach = nil
 	if hp != nil {
 		hp.setWarm()
 		l.reportWaiting()
