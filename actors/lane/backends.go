@@ -45,12 +45,12 @@ func (l *Lane) opened(m *backend.Opened) {
 		hp.step(pool.Reconnect{})
 		return
 	}
-	if w := makeWelcome(m.Backend); e.shard != l.spec.Shard {
+	if w := makeStartupParams(m.Backend); e.shard != l.spec.Shard {
 		// It is of no use any more.
 	} else if hp == l.write {
-		l.welcomes.primary.Store(w)
+		l.params.primary.Store(w)
 	} else {
-		l.welcomes.standby.Store(w)
+		l.params.standby.Store(w)
 	}
 	l.answerLogins()
 	hp.step(pool.Opened{Slot: m.Backend.Slot})
@@ -175,7 +175,7 @@ func (l *Lane) reload(spec *PoolSpec) {
 		}
 		hp.step(pool.Reconnect{})
 	})
-	l.welcomes.forget()
+	l.params.forget()
 	if old.Shard != spec.Shard {
 		l.sync(true)
 	}

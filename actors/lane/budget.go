@@ -152,10 +152,10 @@ func without(list []*actor.PID, pid *actor.PID) (rest []*actor.PID, had bool) {
 
 // Budgets are all budgets of a process: one a pool and host, one a database and host. Safe for any goroutine.
 type Budgets struct {
-	mu        sync.Mutex // guards the maps
-	pools     map[poolHost]*Budget
-	databases map[databaseHost]*Budget
-	welcomes  map[PoolKey]*welcomes
+	mu            sync.Mutex // guards the maps
+	pools         map[poolHost]*Budget
+	databases     map[databaseHost]*Budget
+	startupParams map[PoolKey]*startupParams
 }
 
 type (
@@ -166,21 +166,21 @@ type (
 	databaseHost struct{ database, host string }
 )
 
-// welcomes are what the servers of a pool report, as the last login in any lane showed: the primary and a standby. nil
+// startupParams are what the servers of a pool report, as the last login in any lane showed: the primary and a standby. nil
 // before.
-type welcomes struct {
+type startupParams struct {
 	lanes            int
-	primary, standby atomic.Pointer[Welcome]
+	primary, standby atomic.Pointer[StartupParams]
 }
 
-func (w *welcomes) forget() {
+func (w *startupParams) forget() {
 	w.primary.Store(nil)
 	w.standby.Store(nil)
 }
 
 // NewBudgets makes an empty set.
 func NewBudgets() *Budgets {
-	return &Budgets{pools: map[poolHost]*Budget{}, databases: map[databaseHost]*Budget{}, welcomes: map[PoolKey]*welcomes{}}
+	return &Budgets{pools: map[poolHost]*Budget{}, databases: map[databaseHost]*Budget{}, startupParams: map[PoolKey]*startupParams{}}
 }
 
 // For returns the budgets of a pool and of its database on a host, with the limits of spec.
@@ -230,25 +230,25 @@ func (b *Budgets) forget(key PoolKey, host string) {
 	}
 }
 
-// welcome is what all lanes of a pool share; a lane that ends gives it back with leave.
-func (b *Budgets) welcome(key PoolKey) *welcomes {
+// joinParams is what all lanes of a pool share; a lane that ends gives it back with leave.
+func (b *Budgets) joinParams(key PoolKey) *startupParams {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w := b.welcomes[key]
+	w := b.startupParams[key]
 	if w == nil {
-		w = &welcomes{}
-		b.welcomes[key] = w
+		w = &startupParams{}
+		b.startupParams[key] = w
 	}
 	w.lanes++
 	return w
 }
 
-func (b *Budgets) leave(key PoolKey) {
+func (b *Budgets) leaveParams(key PoolKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if w := b.welcomes[key]; w != nil {
+	if w := b.startupParams[key]; w != nil {
 		if w.lanes--; w.lanes == 0 {
-			delete(b.welcomes, key)
+			delete(b.startupParams, key)
 		}
 	}
 }

@@ -353,7 +353,7 @@ func TestUnfitServersAreNotDialledWithoutEnd(t *testing.T) {
 				r.spec = r.newSpec(8)
 				r.spec.Limits.RetryMax = 15 * time.Second
 				spoil(r)
-				r.deps.Budgets.welcome(key).primary.Store(&Welcome{})
+				r.deps.Budgets.joinParams(key).primary.Store(&StartupParams{})
 				all := r.waits(ReadWrite, 20)
 				r.sleep(time.Second)
 				before := r.hosts[hostA].server.Logins()
@@ -385,7 +385,7 @@ func TestUnfitServersAreNotDialledWithoutEnd(t *testing.T) {
 				if took := time.Since(began); took > 1200*time.Millisecond {
 					t.Errorf("all served only %v after the server was fit", took)
 				}
-				r.deps.Budgets.leave(key)
+				r.deps.Budgets.leaveParams(key)
 			})
 		})
 	}

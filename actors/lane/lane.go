@@ -55,7 +55,7 @@ type Lane struct {
 	hostPools []*hostPool // one a host, the primary's first as a rule
 	unplaced  *hostPool   // who has no host
 	write     *hostPool   // the elected host's, or unplaced
-	welcomes  *welcomes
+	params    *startupParams
 
 	clients       int
 	pending       []*login        // not answered: no server login has succeeded yet
@@ -219,7 +219,7 @@ func (hp *hostPool) entries(f func(*entry)) {
 
 func (l *Lane) start() {
 	l.root, l.self = l.ctx.ActorSystem().Root, l.ctx.Self()
-	l.welcomes = l.deps.Budgets.welcome(l.key)
+	l.params = l.deps.Budgets.joinParams(l.key)
 	l.timer.Fire = func() { l.root.Send(l.self, tick{}) }
 	l.view = &shard.View{} // nobody yet: sync goes from here to what is published
 	l.unplaced = l.newHostPool("")
@@ -280,7 +280,7 @@ func (l *Lane) stop() {
 		}
 		hp.drop()
 	})
-	l.deps.Budgets.leave(l.key)
+	l.deps.Budgets.leaveParams(l.key)
 }
 
 // arm keeps a timer running while there is something that time can change. It runs after every message.

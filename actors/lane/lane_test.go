@@ -17,12 +17,12 @@ func TestAttach(t *testing.T) {
 		p := r.newProbe(0, key)
 		p.attach()
 		a := get(r, p.attached)
-		if a.Req != p.req || len(a.Welcome.Parameters) != len(fakepg.Reported()) {
+		if a.Req != p.req || len(a.Params.Parameters) != len(fakepg.Reported()) {
 			t.Errorf("%+v", a)
 		}
-		for i := 1; i < len(a.Welcome.Parameters); i++ {
-			if a.Welcome.Parameters[i][0] <= a.Welcome.Parameters[i-1][0] {
-				t.Errorf("parameters out of order: %v", a.Welcome.Parameters)
+		for i := 1; i < len(a.Params.Parameters); i++ {
+			if a.Params.Parameters[i][0] <= a.Params.Parameters[i-1][0] {
+				t.Errorf("parameters out of order: %v", a.Params.Parameters)
 			}
 		}
 		for range 20 {
@@ -370,7 +370,7 @@ func TestMinSize(t *testing.T) {
 	})
 }
 
-// Changes of the database's name on the server replace the connections and the welcome.
+// Changes of the database's name on the server replace the connections and the startup parameters.
 func TestReloadReplacesConnections(t *testing.T) {
 	bubble(t, 1, func(r *rig) {
 		p := r.login(0)

@@ -29,7 +29,7 @@ func (l *Lane) attach(m *Attach) {
 
 // receive answers a login, or has it wait in a host pool.
 func (l *Lane) receive(m *Attach) *hostPool {
-	if l.welcome(m.Target) != nil {
+	if l.startupParams(m.Target) != nil {
 		l.answer(m)
 		return nil
 	}
@@ -49,11 +49,11 @@ func (l *Lane) receive(m *Attach) *hostPool {
 // hotStandby is the parameter by which a server tells its clients whether it is in recovery (PostgreSQL 14 and newer).
 const hotStandby = "in_hot_standby"
 
-// welcome is what a client with a target is told at login; nil if that is not known yet. With the primary lost new
+// startupParams is what a client with a target is told at login; nil if that is not known yet. With the primary lost new
 // clients are told what it reported. Where a server has connections that were opened while it had another role, nobody
 // else would ask it: what servers of that role report is told then, but for the role.
-func (l *Lane) welcome(t Target) *Welcome {
-	w := l.welcomes
+func (l *Lane) startupParams(t Target) *StartupParams {
+	w := l.params
 	primary, standby := w.primary.Load(), w.standby.Load()
 	switch {
 	case l.view.Static:
@@ -85,9 +85,9 @@ func (l *Lane) standbyOpen() bool {
 	return false
 }
 
-// with is the welcome with another value of a parameter, if the server reports it.
-func (w *Welcome) with(name, value string) *Welcome {
-	c := &Welcome{Params: w.Params}
+// with is the same parameters with another value of a parameter, if the server reports it.
+func (w *StartupParams) with(name, value string) *StartupParams {
+	c := &StartupParams{Params: w.Params}
 	for _, p := range w.Parameters {
 		if p[0] == name {
 			p[1] = value
@@ -97,9 +97,9 @@ func (w *Welcome) with(name, value string) *Welcome {
 	return c
 }
 
-// makeWelcome collects what a server reported, sorted: a client gets the same bytes whichever backend came first.
-func makeWelcome(b *backend.Backend) *Welcome {
-	w := &Welcome{Params: b.Params}
+// makeStartupParams collects what a server reported, sorted: a client gets the same bytes whichever backend came first.
+func makeStartupParams(b *backend.Backend) *StartupParams {
+	w := &StartupParams{Params: b.Params}
 	for name, value := range b.Login().Params {
 		w.Parameters = append(w.Parameters, [2]string{name, value})
 	}
@@ -108,7 +108,7 @@ func makeWelcome(b *backend.Backend) *Welcome {
 }
 
 func (l *Lane) answer(m *Attach) {
-	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Welcome: l.welcome(m.Target), Stats: l.stats})
+	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Params: l.startupParams(m.Target), Stats: l.stats})
 }
 
 // aimLogins moves the logins whose host pool cannot serve them under the view, answers those that can be answered by now,
@@ -125,7 +125,7 @@ func (l *Lane) aimLogins() {
 // answerLogins answers the logins that wait for what has become known.
 func (l *Lane) answerLogins() {
 	l.endLogins(func(a *login) bool {
-		if l.welcome(a.Target) == nil {
+		if l.startupParams(a.Target) == nil {
 			return false
 		}
 		l.answer(a.Attach)
@@ -157,7 +157,7 @@ func (l *Lane) refuseLogins(which func(*login) bool, e *pgerr.Error) {
 	})
 }
 
-// expireLogins refuses clients that could not be welcomed in time.
+// expireLogins refuses logins that could not be answered in time.
 func (l *Lane) expireLogins() {
 	if len(l.pending) == 0 {
 		return

@@ -89,10 +89,10 @@ type (
 type (
 	// Attached answers Attach.
 	Attached struct {
-		Req     uint64
-		Lane    *actor.PID
-		Welcome *Welcome
-		Stats   *Stats
+		Req    uint64
+		Lane   *actor.PID
+		Params *StartupParams
+		Stats  *Stats
 	}
 	// AttachRefused answers Attach.
 	AttachRefused struct {
@@ -178,8 +178,8 @@ type PoolSpec struct {
 	Tune       func(net.Conn) // socket options; may be nil
 }
 
-// Welcome is what a pool's clients are told at login: every parameter the last server login reported, in a fixed order.
-type Welcome struct {
+// StartupParams is what a pool's clients are told at login: every parameter the last server login reported, in a fixed order.
+type StartupParams struct {
 	Parameters [][2]string
 	Params     backend.Params // the tracked ones among them
 }

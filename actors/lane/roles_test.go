@@ -84,7 +84,7 @@ func TestElectionsProlongNothing(t *testing.T) {
 			h.server.SetFaults(fakepg.Faults{LoginDelay: time.Hour})
 		}
 		r.elect("")
-		r.deps.Budgets.welcome(key).primary.Store(&Welcome{})
+		r.deps.Budgets.joinParams(key).primary.Store(&StartupParams{})
 		all := r.waits(ReadWrite, 3)
 		began := time.Now()
 		for i := range 23 {
@@ -103,7 +103,7 @@ func TestElectionsProlongNothing(t *testing.T) {
 			}
 			r.quiet(p)
 		}
-		r.deps.Budgets.leave(key)
+		r.deps.Budgets.leaveParams(key)
 	})
 }
 

@@ -256,17 +256,17 @@ func TestLoginAfterAPromotion(t *testing.T) {
 		r.publish(func(v *shard.View) { v.Standbys = []string{hostB} })
 		s, b := r.holding(Standby)
 		s.give(b, pool.Clean)
-		w := r.deps.Budgets.welcome(key)
+		w := r.deps.Budgets.joinParams(key)
 		told := w.standby.Load()
-		w.standby.Store(&Welcome{Parameters: append([][2]string{{hotStandby, "on"}}, told.Parameters...), Params: told.Params})
-		r.deps.Budgets.leave(key)
+		w.standby.Store(&StartupParams{Parameters: append([][2]string{{hotStandby, "on"}}, told.Parameters...), Params: told.Params})
+		r.deps.Budgets.leaveParams(key)
 		p := r.newProbe(0, key)
 		p.attach()
 		none(r.rig, p.attached, time.Second)
 		r.promote(hostB)
 		a := get(r.rig, p.attached)
-		if len(a.Welcome.Parameters) != len(told.Parameters)+1 || a.Welcome.Parameters[0] != [2]string{hotStandby, "off"} {
-			t.Errorf("%v", a.Welcome.Parameters)
+		if len(a.Params.Parameters) != len(told.Parameters)+1 || a.Params.Parameters[0] != [2]string{hotStandby, "off"} {
+			t.Errorf("%v", a.Params.Parameters)
 		}
 		if n := r.hosts[hostB].server.Logins(); n != 1 {
 			t.Errorf("%d logins", n)
@@ -289,8 +289,8 @@ func TestRefuse(t *testing.T) {
 				p, b := r.holding(ReadWrite)
 				q := r.waits(ReadWrite, 1)[0]
 				r.hosts[hostA].server.SetFaults(unreachable)
-				r.deps.Budgets.welcome(key).forget()
-				r.deps.Budgets.leave(key)
+				r.deps.Budgets.joinParams(key).forget()
+				r.deps.Budgets.leaveParams(key)
 				l := r.newProbe(0, key)
 				l.attach()
 				none(r.rig, q.denied, time.Second)
