@@ -249,7 +249,7 @@ func TestNoAllocationOnTheHotPath(t *testing.T) {
 	timer.Fire = func() { wake <- struct{}{} }
 	h := &hooks{data: func(c Conn, b []byte) {
 		if len(b) < 200 {
-			c.Hold(b)
+			c.Stash(b)
 			box.PostUserMessage(msg)
 			return
 		}

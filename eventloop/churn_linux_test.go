@@ -108,7 +108,7 @@ func (s *system) accept(t *testing.T, ctx actor.Context, name string, sock Socke
 		case 3:
 			explode()
 		case 4: // the client resets
-			c.Hold(b)
+			c.Stash(b)
 			c.Pause()
 		}
 	}

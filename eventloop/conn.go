@@ -17,7 +17,7 @@ const (
 	reported                   // OnClosed was called
 	failed                     // a write failed: err is set, nothing is written any more
 	paused                     // by the handler
-	again                      // held bytes are to be delivered once more
+	again                      // stashed bytes are to be delivered once more
 	drained                    // OnDrained is due
 	flushing                   // CloseFlushed: no callbacks any more
 	closed
@@ -42,7 +42,7 @@ type conn struct {
 	pos    int32  // in loop.conns
 	state  flags
 	unix   bool
-	held   []byte // bytes kept by the handler; in loop.cur during its turn, else in a buffer of its own, from its start
+	stash   []byte // bytes kept by the handler; in loop.cur during its turn, else in a buffer of its own, from its start
 	out    []byte // bytes to write, out[sent:]; nil when there are none
 	sent   int32
 	limit  *Timer // of CloseFlushed
@@ -101,21 +101,21 @@ func (c *conn) LocalAddr() netip.AddrPort { return localAddr(c.fd, c.stream) }
 // IsUnix reports whether it is a unix-domain socket.
 func (c *conn) IsUnix() bool { return c.unix }
 
-// Hold keeps the tail of what OnData was given. Outside of OnData it also accepts a tail of Held.
-func (c *conn) Hold(b []byte) {
+// Stash keeps the tail of what OnData was given. Outside of OnData it also accepts a tail of Stashed.
+func (c *conn) Stash(b []byte) {
 	l := c.loop
 	switch {
 	case len(b) == 0:
-		c.Unhold()
+		c.Unstash()
 	case c.has(closed):
 	case l.active == c && tailOf(b, l.cur):
-		c.held = b
-	case l.active != c && tailOf(b, c.held):
-		c.held = c.held[:copy(c.held, b)]
+		c.stash = b
+	case l.active != c && tailOf(b, c.stash):
+		c.stash = c.stash[:copy(c.stash, b)]
 	default: // not what the contract asks for: a copy is right whatever it is
 		kept := append(l.pool.get(len(b)), b...)
-		c.Unhold()
-		c.held = kept
+		c.Unstash()
+		c.stash = kept
 	}
 }
 
@@ -124,30 +124,30 @@ func tailOf(b, whole []byte) bool {
 	return len(b) <= len(whole) && &b[len(b)-1] == &whole[len(whole)-1]
 }
 
-// Held returns the bytes kept.
-func (c *conn) Held() []byte { return c.held }
+// Stashed returns the bytes kept.
+func (c *conn) Stashed() []byte { return c.stash }
 
-// Unhold forgets them.
-func (c *conn) Unhold() {
+// Unstash forgets them.
+func (c *conn) Unstash() {
 	l := c.loop
-	if c.held != nil && !(l.active == c && tailOf(c.held, l.cur)) {
-		l.pool.put(c.held)
+	if c.stash != nil && !(l.active == c && tailOf(c.stash, l.cur)) {
+		l.pool.put(c.stash)
 	}
-	c.held = nil
+	c.stash = nil
 }
 
-// settle ends a delivery: what is still held of the bytes in the shared buffer gets a buffer of the connection's own.
+// settle ends a delivery: what is still stashed of the bytes in the shared buffer gets a buffer of the connection's own.
 func (l *loop) settle(c *conn) {
 	cur, own := l.cur, l.own
 	l.cur, l.own = nil, nil
 	switch {
 	case cur == nil:
-	case c.held == nil || !tailOf(c.held, cur):
+	case c.stash == nil || !tailOf(c.stash, cur):
 		l.pool.put(own)
 	case own != nil:
-		c.held = own[:copy(own[:cap(own)], c.held)]
+		c.stash = own[:copy(own[:cap(own)], c.stash)]
 	default:
-		c.held = append(l.pool.get(len(c.held)), c.held...)
+		c.stash = append(l.pool.get(len(c.stash)), c.stash...)
 	}
 }
 
@@ -163,7 +163,7 @@ func (c *conn) Resume() {
 		return
 	}
 	c.state &^= paused
-	if c.held != nil {
+	if c.stash != nil {
 		c.state |= again
 	}
 	if c.has(readable | hungUp | again) {
@@ -199,7 +199,7 @@ func (c *conn) Close() {
 func (c *conn) leave() {
 	l := c.loop
 	c.state |= closed
-	c.Unhold()
+	c.Unstash()
 	l.dropOut(c)
 	if c.limit != nil {
 		l.StopTimer(c.limit)
@@ -230,7 +230,7 @@ func (c *conn) CloseFlushed(limit time.Duration) {
 		return
 	}
 	c.state = c.state&^(again|drained) | flushing
-	c.Unhold()
+	c.Unstash()
 	c.limit = &Timer{Fire: c.Close}
 	c.loop.SetTimer(c.limit, limit)
 	if c.has(readable | hungUp) {
@@ -276,8 +276,8 @@ func (c *conn) Detach() (Socket, error) {
 		return nil, fmt.Errorf("detach a connection that failed: %w", c.failure(io.EOF))
 	case c.out != nil:
 		return nil, errors.New("eventloop: detach with bytes queued")
-	case c.held != nil:
-		return nil, errors.New("eventloop: detach with bytes held")
+	case c.stash != nil:
+		return nil, errors.New("eventloop: detach with bytes stashed")
 	}
 	c.loop.poll.remove(c)
 	c.leave()

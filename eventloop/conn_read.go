@@ -108,9 +108,9 @@ func (l *loop) step(c *conn, left *int) bool {
 		return false
 	case c.has(again):
 		c.state &^= again
-		if c.held != nil {
-			own := c.held
-			c.held = nil
+		if c.stash != nil {
+			own := c.stash
+			c.stash = nil
 			*left -= len(own)
 			l.deliver(c, own, own)
 		}
@@ -156,9 +156,9 @@ func (l *loop) read(c *conn, left *int) bool {
 	}
 	b := l.buf[:n]
 	var own []byte
-	if c.held != nil {
-		own = l.pool.append(c.held, b)
-		b, c.held = own, nil
+	if c.stash != nil {
+		own = l.pool.append(c.stash, b)
+		b, c.stash = own, nil
 	}
 	l.deliver(c, b, own)
 	return true

@@ -78,14 +78,14 @@ func TestDetachAndAdopt(t *testing.T) {
 func TestDetachRefused(t *testing.T) {
 	rigs(t, Options{}, func(t *testing.T, r *rig) {
 		holding := make(chan struct{})
-		c, far := r.connect(&hooks{data: func(c Conn, b []byte) { c.Hold(b); close(holding) }}, nil)
+		c, far := r.connect(&hooks{data: func(c Conn, b []byte) { c.Stash(b); close(holding) }}, nil)
 		r.write(far, []byte("x"))
 		get(t, holding)
 		r.on(func() {
 			if _, err := c.Detach(); err == nil {
-				t.Error("detached with bytes held")
+				t.Error("detached with bytes stashed")
 			}
-			c.Unhold()
+			c.Unstash()
 			c.Write(make([]byte, 8<<20))
 			if _, err := c.Detach(); err == nil {
 				t.Error("detached with bytes queued")

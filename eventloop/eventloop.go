@@ -9,9 +9,9 @@
 // testing/synctest bubble, optionally in a seeded order of steps).
 //
 // Order of one turn: a socket event is handed to its handler, then the run queue (posted functions, mailbox runs) is
-// drained, then the next event. Bytes a handler keeps with Conn.Hold stay in the loop's shared read buffer until the
+// drained, then the next event. Bytes a handler keeps with Conn.Stash stay in the loop's shared read buffer until the
 // run queue has been drained, so that a checkout answered within the turn forwards them without a copy; whatever is
-// still held then is copied once.
+// still stashed then is copied once.
 package eventloop
 
 import (
@@ -75,8 +75,8 @@ type Socket interface {
 
 // Handler receives a connection's events, on the loop.
 type Handler interface {
-	// OnData delivers bytes: those kept by an earlier Hold first, then what arrived now. b is valid until OnData
-	// returns; what must outlive the call is given to Conn.Hold.
+	// OnData delivers bytes: those kept by an earlier Stash first, then what arrived now. b is valid until OnData
+	// returns; what must outlive the call is given to Conn.Stash.
 	OnData(c Conn, b []byte)
 	// OnDrained says that the queue that had made Write report false is empty again.
 	OnDrained(c Conn)
@@ -94,17 +94,17 @@ type Conn interface {
 	Write(b []byte) bool
 	// Queued is the number of bytes accepted by Write that the kernel has not taken.
 	Queued() int
-	// Hold keeps b, which must be the tail of the slice handed to the running OnData. The next OnData starts with it.
-	// Until the end of the turn, and at any time with a tail of Held, it shortens what is held. An empty b is Unhold.
-	Hold(b []byte)
-	// Held returns the bytes kept by Hold, nil if none. Valid until the next Hold, Unhold or Close on this connection.
-	Held() []byte
-	// Unhold forgets the held bytes: the caller has used them.
-	Unhold()
+	// Stash keeps b, which must be the tail of the slice handed to the running OnData. The next OnData starts with it.
+	// Until the end of the turn, and at any time with a tail of Stashed, it shortens what is stashed. An empty b is Unstash.
+	Stash(b []byte)
+	// Stashed returns the bytes kept by Stash, nil if none. Valid until the next Stash, Unstash or Close on this connection.
+	Stashed() []byte
+	// Unstash forgets the stashed bytes: the caller has used them.
+	Unstash()
 	// Pause stops OnData until Resume; hang-ups are still reported. Idempotent.
 	Pause()
-	// Resume continues reading. If bytes are held or waiting in the socket OnData is called later in the same turn or
-	// in the next one, never from inside Resume. Without a Pause before it does nothing: held bytes are not delivered
+	// Resume continues reading. If bytes are stashed or waiting in the socket OnData is called later in the same turn or
+	// in the next one, never from inside Resume. Without a Pause before it does nothing: stashed bytes are not delivered
 	// again on their own.
 	Resume()
 	// Paused reports whether reading is paused.
@@ -119,7 +119,7 @@ type Conn interface {
 	// input would reset the connection and could take the last message away from the peer.
 	CloseFlushed(limit time.Duration)
 	// Detach takes an open connection off its loop so that another loop can Adopt it. It fails (and leaves the
-	// connection as it is) when bytes are queued or held.
+	// connection as it is) when bytes are queued or stashed.
 	Detach() (Socket, error)
 	// RemoteAddr and LocalAddr are as on Socket.
 	RemoteAddr() netip.AddrPort

@@ -110,8 +110,8 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// Bytes kept with Hold come first in the next OnData, in one slice, and survive the reuse of the shared buffer.
-func TestHold(t *testing.T) {
+// Bytes kept with Stash come first in the next OnData, in one slice, and survive the reuse of the shared buffer.
+func TestStash(t *testing.T) {
 	rigs(t, Options{}, func(t *testing.T, r *rig) {
 		type call struct{ a, b string }
 		got := make(chan call, 10)
@@ -119,7 +119,7 @@ func TestHold(t *testing.T) {
 		_, far := r.connect(&hooks{data: func(c Conn, b []byte) {
 			n := min(keep, len(b))
 			got <- call{string(b[:len(b)-n]), string(b[len(b)-n:])}
-			c.Hold(b[len(b)-n:])
+			c.Stash(b[len(b)-n:])
 		}}, nil)
 		other := newCollector(5)
 		_, noise := r.connect(other, nil)
@@ -147,7 +147,7 @@ func TestHeldAcrossAGrant(t *testing.T) {
 		}
 		got := make(chan look, 10)
 		see := func(c *conn) {
-			b := c.Held()
+			b := c.Stashed()
 			if string(b) == "" {
 				got <- look{}
 				return
@@ -157,12 +157,12 @@ func TestHeldAcrossAGrant(t *testing.T) {
 			got <- look{string(b), shared}
 		}
 		_, far := r.connect(&hooks{data: func(c Conn, b []byte) {
-			c.Hold(b)
+			c.Stash(b)
 			c.Pause()
 			r.l.Post(func() { see(c.(*conn)) }) // within the turn: the run queue is drained before bytes are copied
 			r.l.SetTimer(&Timer{Fire: func() {
 				see(c.(*conn))
-				c.Unhold()
+				c.Unstash()
 				see(c.(*conn))
 				c.Resume()
 			}}, time.Millisecond)
@@ -185,7 +185,7 @@ func TestResumeDeliversHeldBytes(t *testing.T) {
 			got <- string(b)
 			if first {
 				first = false
-				c.Hold(b[1:])
+				c.Stash(b[1:])
 				c.Pause()
 			}
 		}}, nil)
@@ -196,8 +196,8 @@ func TestResumeDeliversHeldBytes(t *testing.T) {
 			t.Fatalf("got %q", s)
 		}
 		r.on(func() {
-			if c.Held() != nil {
-				t.Errorf("still holds %q", c.Held())
+			if c.Stashed() != nil {
+				t.Errorf("still holds %q", c.Stashed())
 			}
 		})
 	})
@@ -217,7 +217,7 @@ func TestHoldLargeAndSmall(t *testing.T) {
 				keep = 0
 			}
 			got.Write(b[:len(b)-keep])
-			c.Hold(b[len(b)-keep:])
+			c.Stash(b[len(b)-keep:])
 			if got.Len() == len(all) {
 				close(done)
 			}
@@ -228,8 +228,8 @@ func TestHoldLargeAndSmall(t *testing.T) {
 			t.Fatal("the bytes were changed")
 		}
 		r.on(func() {
-			if c.held != nil {
-				t.Error("an empty Hold keeps a buffer")
+			if c.stash != nil {
+				t.Error("an empty Stash keeps a buffer")
 			}
 		})
 	})

@@ -76,9 +76,9 @@ func (a *simSession) Receive(ctx actor.Context) {
 }
 
 func (a *simSession) finish() {
-	a.s.log("%s answers %q", a.pid.Id, a.conn.Held())
-	a.conn.Write(a.conn.Held())
-	a.conn.Unhold()
+	a.s.log("%s answers %q", a.pid.Id, a.conn.Stashed())
+	a.conn.Write(a.conn.Stashed())
+	a.conn.Unstash()
 	a.conn.Resume()
 	a.s.sys.Root.Send(a.s.lane, &checkin{})
 }
@@ -88,7 +88,7 @@ func (a *simSession) OnData(c Conn, b []byte) {
 	if a.bad && a.turns == 3 {
 		panic("the session is lost")
 	}
-	c.Hold(b)
+	c.Stash(b)
 	c.Pause()
 	a.s.sys.Root.Send(a.s.lane, &checkout{from: a.pid})
 }

@@ -79,7 +79,7 @@ func (g *greeter) OnData(c eventloop.Conn, b []byte) {
 		return
 	}
 	if n == 0 {
-		c.Hold(b)
+		c.Stash(b)
 		return
 	}
 	switch s.Kind {
@@ -129,7 +129,7 @@ func (g *greeter) admit(s wire.Startup, rest []byte) {
 		return
 	}
 	early := append([]byte(nil), rest...)
-	g.conn.Unhold()
+	g.conn.Unstash()
 	socket, err := g.conn.Detach()
 	if err != nil {
 		g.close()

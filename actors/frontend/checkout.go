@@ -24,7 +24,7 @@ func (f *Frontend) request(p []byte) {
 			continue
 		}
 		if len(p) < 5 {
-			f.conn.Hold(p)
+			f.conn.Stash(p)
 			return
 		}
 		switch p[0] {
@@ -59,7 +59,7 @@ func (f *Frontend) request(p []byte) {
 // ask keeps what the client sent and asks the lane for a backend.
 func (f *Frontend) ask(p []byte) {
 	f.phase = waiting
-	f.conn.Hold(p)
+	f.conn.Stash(p)
 	f.conn.Pause()
 	f.req++
 	f.requested = f.loop.Now()
@@ -99,12 +99,12 @@ func (f *Frontend) granted(m *lane.Granted) {
 func (f *Frontend) activate() {
 	f.phase = active
 	f.txBegan, f.txOpen = f.loop.Now(), true
-	rest := f.relay(f.conn.Held())
+	rest := f.relay(f.conn.Stashed())
 	if f.phase == active || f.phase == idle {
 		if len(rest) > 0 {
-			f.conn.Hold(rest)
+			f.conn.Stash(rest)
 		} else {
-			f.conn.Unhold()
+			f.conn.Unstash()
 		}
 		if f.backend == nil || f.backend.Queued() == 0 {
 			f.conn.Resume()
@@ -162,8 +162,8 @@ func (f *Frontend) skip(p []byte) {
 			}
 			f.phase = idle
 			f.conn.Write(wire.AppendReadyForQuery(nil, wire.TxIdle))
-			if len(p) > 0 { // in a turn of its own, as phase idle: request may ask for a backend and keep the bytes
-				f.conn.Hold(p)
+			if len(p) > 0 {
+				f.conn.Stash(p)
 				f.conn.Pause()
 				f.conn.Resume()
 			}

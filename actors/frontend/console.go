@@ -28,12 +28,12 @@ func (f *Frontend) openConsole() {
 // ReadyForQuery follows at its Sync, so that no driver hangs.
 func (f *Frontend) consoleData(p []byte) {
 	if f.busy {
-		f.conn.Hold(p)
+		f.conn.Stash(p)
 		f.conn.Pause()
 		return
 	}
 	if len(p) < 5 {
-		f.conn.Hold(p)
+		f.conn.Stash(p)
 		return
 	}
 	var sc wire.Scanner
@@ -46,7 +46,7 @@ func (f *Frontend) consoleData(p []byte) {
 		f.fail(pgerr.ProtocolViolation("console command too long"))
 		return
 	case !m.Last:
-		f.conn.Hold(p)
+		f.conn.Stash(p)
 		return
 	}
 	switch m.Type {
@@ -73,7 +73,7 @@ func (f *Frontend) consoleData(p []byte) {
 		return
 	}
 	if rest := p[n:]; len(rest) > 0 {
-		f.conn.Hold(rest)
+		f.conn.Stash(rest)
 		f.conn.Pause()
 		if !f.busy {
 			f.conn.Resume()

@@ -166,7 +166,7 @@ func (f *Frontend) OnData(_ eventloop.Conn, p []byte) {
 	switch f.phase {
 	case active:
 		if rest := f.relay(p); len(rest) > 0 {
-			f.conn.Hold(rest)
+			f.conn.Stash(rest)
 		}
 	case idle, doomed:
 		f.request(p)
@@ -177,8 +177,8 @@ func (f *Frontend) OnData(_ eventloop.Conn, p []byte) {
 	case console:
 		f.consoleData(p)
 	case ended:
-	default: // attaching, waiting, applyingParams: paused
-		f.conn.Hold(p)
+	default: // attaching, waiting, settling: paused
+		f.conn.Stash(p)
 		f.conn.Pause()
 	}
 }

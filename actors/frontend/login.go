@@ -14,12 +14,12 @@ import (
 // loginData handles what a client sends while it logs in: password messages, one at a time.
 func (f *Frontend) loginData(p []byte) {
 	if f.startup.stepping {
-		f.conn.Hold(p)
+		f.conn.Stash(p)
 		f.conn.Pause()
 		return
 	}
 	if len(p) < 5 {
-		f.conn.Hold(p)
+		f.conn.Stash(p)
 		return
 	}
 	var sc wire.Scanner
@@ -34,9 +34,9 @@ func (f *Frontend) loginData(p []byte) {
 	case m.Len > loginMessageLimit:
 		f.fail(pgerr.ProtocolViolation("password message too long"))
 	case !m.Last:
-		f.conn.Hold(p)
+		f.conn.Stash(p)
 	default:
-		f.conn.Hold(p[n:])
+		f.conn.Stash(p[n:])
 		f.conn.Pause() // until the step is taken: what follows in p is delivered again then
 		f.step(m.Body)
 	}

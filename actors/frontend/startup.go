@@ -141,7 +141,7 @@ func (f *Frontend) authenticate(s *wire.Startup) {
 	}
 	if len(early) > 0 && f.phase != ended {
 		f.conn.Pause()
-		f.conn.Hold(early)
+		f.conn.Stash(early)
 		if f.phase != attaching {
 			f.conn.Resume()
 		}
