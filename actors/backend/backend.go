@@ -112,7 +112,7 @@ type Backend struct {
 	scanner wire.Scanner
 	holder  Holder
 	phase   phase
-	goodbye bool   // what was sent to the server ends at a message boundary: a Terminate may follow
+	mayTerminate bool   // what was sent to the server ends at a message boundary: a Terminate may follow
 	carry   []byte // body of a message to be seen whole that came in pieces
 	carried bool
 
@@ -154,10 +154,10 @@ func (b *Backend) Receive(ctx actor.Context) {
 	case cleanTimeout:
 		b.cleanTooLong()
 	case *Close:
-		b.goodbye = m.Goodbye
+		b.mayTerminate = m.Goodbye
 		b.end(true, errors.New(m.Why))
 	case *Cancel:
-		b.takeCancel(m.Holder, m.Done)
+		b.startCancel(m.Holder, m.Done)
 	case *actor.Stopping:
 		b.release()
 	case *actor.Stopped, *actor.Restarting, *actor.Terminated:
@@ -213,7 +213,7 @@ func (b *Backend) adopt(l *Login) error {
 	}
 	l.Conn = nil
 	b.conn, b.login = c, l
-	b.prove(l.Proof)
+	b.setProof(l.Proof)
 	values := UnknownValues(len(b.deps.Names))
 	for name, v := range l.Params {
 		if i := b.deps.Names.Index(name); i >= 0 {
@@ -227,8 +227,8 @@ func (b *Backend) adopt(l *Login) error {
 
 func (b *Backend) send(m any) { b.system.Root.Send(b.lane, m) }
 
-// Hold makes h the holder. The lane grants a backend before its holder calls this; nobody else may.
-func (b *Backend) Hold(h Holder) {
+// Serve makes h the holder. The lane grants a backend before its holder calls this; nobody else may.
+func (b *Backend) Serve(h Holder) {
 	b.holder, b.phase = h, held
 	b.Tracker.Reset()
 	b.holding++
@@ -310,7 +310,7 @@ func (b *Backend) shut() {
 	}
 	b.loop.StopTimer(&b.timer)
 	if b.conn != nil {
-		if b.goodbye && b.conn.Queued() == 0 {
+		if b.mayTerminate && b.conn.Queued() == 0 {
 			b.conn.Write(terminate)
 		}
 		b.conn.Close()

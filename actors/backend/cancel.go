@@ -51,10 +51,10 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// takeCancel takes a lease for h (nil: for whoever held the backend last, while it is brought to rest) and sends the
+// startCancel takes a lease for h (nil: for whoever held the backend last, while it is brought to rest) and sends the
 // cancel from a goroutine, which ends with the server's close, a failure, or cancel_ack_timeout. It outlives the holder
 // and the canceller; should this actor end first, its connection does, too, and nothing can be handed on.
-func (b *Backend) takeCancel(h Holder, done func()) {
+func (b *Backend) startCancel(h Holder, done func()) {
 	b.unwanted = b.unwanted || h != nil
 	if b.login == nil || len(b.login.Secret) == 0 { // a server that gave no key cannot be asked
 		b.send(&CancelEnded{Outcome: cancellease.NotSent})

@@ -90,7 +90,7 @@ func encode(m pgproto3.FrontendMessage) []byte {
 // cleanProgress goes on when the server has answered.
 func (b *Backend) cleanProgress(seen Seen) {
 	if seen.Failed && b.clean.step != draining {
-		b.giveUp(errors.New("the reset query failed"))
+		b.endUnclean(errors.New("the reset query failed"))
 		return
 	}
 	if seen.Rows && !b.timer.Armed() {
@@ -150,7 +150,7 @@ func (b *Backend) cancelLeftover() {
 	}
 	b.loop.SetTimer(&b.timer, b.clean.wait)
 	b.clean.wait *= 2
-	b.takeCancel(nil, nil)
+	b.startCancel(nil, nil)
 }
 
 // cleanTooLong cancels, again and again until the limit, and gives up then, with a last cancel on the way out: closing our
@@ -165,15 +165,15 @@ func (b *Backend) cleanTooLong() {
 		b.cancelLeftover()
 	default:
 		if unanswered {
-			b.takeCancel(nil, nil)
+			b.startCancel(nil, nil)
 		}
-		b.giveUp(errNotAtRest)
+		b.endUnclean(errNotAtRest)
 	}
 }
 
-// giveUp closes a connection that could not be brought to rest. That is no loss, which would speak against the host: what a
+// endUnclean closes a connection that could not be brought to rest. That is no loss, which would speak against the host: what a
 // client leaves behind is enough to bring it about.
-func (b *Backend) giveUp(why error) {
+func (b *Backend) endUnclean(why error) {
 	b.deps.Log.Info().Uint64("backend", b.ID).Str("host", b.target.Host).AnErr("cause", why).Msg("server connection closed: it could not be cleaned")
 	b.end(true, why)
 }

@@ -88,12 +88,12 @@ func (b *Backend) fenceDone() {
 		b.proof = nil
 	} else {
 		f.proof.Answered = answered
-		b.prove(f.proof)
+		b.setProof(f.proof)
 	}
 	b.send(&Fenced{Backend: b, ID: f.id, Asked: f.asked, Answered: answered, Err: f.err})
 }
 
-func (b *Backend) prove(p *Proof) {
+func (b *Backend) setProof(p *Proof) {
 	b.proof = p
 	b.shadowed = b.shadowed || p != nil && p.BackendPID != b.login.PID
 }

@@ -200,7 +200,7 @@ func (r *rig) hold() *holder {
 		if !r.b.Usable() || !r.b.Resting() {
 			r.t.Error("the backend is not fit to be held")
 		}
-		r.b.Hold(h)
+		r.b.Serve(h)
 	})
 	return h
 }

@@ -88,8 +88,8 @@ func (f *Frontend) granted(m *lane.Granted) {
 		return
 	}
 	f.backend = m.Backend
-	m.Backend.Hold(f)
-	if f.params != m.Backend.Params && f.applyParams() {
+	m.Backend.Serve(f)
+	if f.params != m.Backend.Params && f.settle() {
 		return
 	}
 	f.activate()

@@ -152,7 +152,7 @@ func (c *client) granted(m *Granted) {
 	default:
 		c.waiting, c.answered = false, true
 		c.w.check(c, m)
-		m.Backend.Hold(c)
+		m.Backend.Serve(c)
 		c.backend = m.Backend
 		c.w.held(m.Backend, c, true)
 	}

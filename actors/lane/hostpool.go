@@ -66,8 +66,8 @@ func (l *Lane) newHostPool(host string) *hostPool {
 	return &hostPool{lane: l, host: host, machine: pool.New(l.limits(host))}
 }
 
-// follow has a new host pool do as the lane does.
-func (hp *hostPool) follow() {
+// adoptControls has a new host pool do as the lane does.
+func (hp *hostPool) adoptControls() {
 	if hp.lane.paused {
 		hp.step(pool.Pause{})
 	}
@@ -101,7 +101,7 @@ func (l *Lane) hostPool(host string) *hostPool {
 	hp := l.newHostPool(host)
 	l.hostPools = append(l.hostPools, hp) // before anything is done that may fail: what it joins only its end leaves
 	hp.poolBud, hp.dbBud = l.deps.Budgets.join(l.key, host, l.spec, l.self)
-	hp.follow()
+	hp.adoptControls()
 	return hp
 }
 
@@ -198,7 +198,7 @@ func (hp *hostPool) setWarm() {
 	if hp.host != "" && hp.host == v.WarmHost() {
 		n = max(n, v.Warm)
 	}
-	if hp == l.write && l.refuses(ReadWrite) || slices.Contains(v.Candidates, hp.host) && l.wanted() {
+	if hp == l.write && l.refuses(ReadWrite) || slices.Contains(v.Candidates, hp.host) && l.primaryWanted() {
 		n = max(n, 1)
 	}
 	if n != hp.warm {

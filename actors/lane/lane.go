@@ -85,8 +85,8 @@ func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane
 	return l
 }
 
-// after takes over from the lane that failed before it, nil for the first: its clients are still there.
-func (l *Lane) after(old *Lane) *Lane {
+// inherit takes over from the lane that failed before it, nil for the first: its clients are still there.
+func (l *Lane) inherit(old *Lane) *Lane {
 	if old != nil {
 		l.clients, l.stats, l.attaches, l.paused, l.draining = old.clients, old.stats, old.attaches, old.paused, old.draining
 		l.turn, l.fenceID, l.unsettled = old.turn, old.fenceID, old.unsettled // checkouts and doubts may come back from then
@@ -98,16 +98,16 @@ func (l *Lane) after(old *Lane) *Lane {
 func (l *Lane) Receive(ctx actor.Context) {
 	l.ctx = ctx
 	if l.stopped {
-		l.late(ctx.Message())
+		l.receiveStopping(ctx.Message())
 		return
 	}
 	// What would be missed for ever is taken in before anything here can fail: who waits for an answer, who has come and
 	// gone, and the word of whoever has raised doubt.
 	switch m := ctx.Message().(type) {
 	case *Checkout:
-		l.take(m)
+		l.recordAsked(m)
 	case *Spoiled:
-		l.take(m.Checkout)
+		l.recordAsked(m.Checkout)
 	case *Attach:
 		l.pendingAttach = m
 		l.clients++
@@ -223,13 +223,13 @@ func (l *Lane) start() {
 	l.timer.Fire = func() { l.root.Send(l.self, tick{}) }
 	l.view = &shard.View{} // nobody yet: sync goes from here to what is published
 	l.unplaced = l.newHostPool("")
-	l.unplaced.follow()
+	l.unplaced.adoptControls()
 	l.write = l.unplaced
 	l.sync(true)
 }
 
-// late answers what comes while the lane's children end.
-func (l *Lane) late(m any) {
+// receiveStopping answers what comes while the lane's children end.
+func (l *Lane) receiveStopping(m any) {
 	root := l.ctx.ActorSystem().Root
 	switch m := m.(type) {
 	case *Checkout:
@@ -322,7 +322,7 @@ func (l *Lane) tick() {
 	l.tickFences()
 	l.expireLogins()
 	l.reportWaiting()
-	l.look()
+	l.probeCandidates()
 	l.dropHostPools()
 	l.retireIfUnused()
 }

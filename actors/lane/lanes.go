@@ -110,7 +110,7 @@ func (p *Lanes) lane(ctx actor.Context, key PoolKey, spec *PoolSpec) *actor.PID 
 		if e.lane != nil {
 			spec = e.lane.spec // it may have been reloaded before it failed
 		}
-		e.lane = newLane(p.Deps, p.Loop, key, spec).after(e.lane)
+		e.lane = newLane(p.Deps, p.Loop, key, spec).inherit(e.lane)
 		return e.lane
 	}, actor.WithDispatcher(p.Loop), actor.WithMailbox(func() actor.Mailbox { return p.Loop.NewMailbox() }),
 		actor.WithSupervisor(strategy.Stop(p.Deps.Log)))

@@ -23,7 +23,7 @@ func TestLanesShareAPool(t *testing.T) {
 				for !stop.Load() {
 					p.ask()
 					b := (<-p.granted).Backend
-					r.on(0, func() { b.Hold(p) })
+					r.on(0, func() { b.Serve(p) })
 					r.sleep(10 * time.Millisecond)
 					p.give(b, pool.Clean)
 				}

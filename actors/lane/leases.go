@@ -10,15 +10,15 @@ import (
 	"fencepost/pgerr"
 )
 
-// take has a checkout in the list of those that are owed an answer. Queues and fences do not do for that: on its way
+// recordAsked has a checkout in the list of those that are owed an answer. Queues and fences do not do for that: on its way
 // between them it is in none.
-func (l *Lane) take(co *Checkout) {
+func (l *Lane) recordAsked(co *Checkout) {
 	co.place = len(l.asked)
 	l.asked = append(l.asked, co)
 }
 
-// answered takes a checkout that is over off the list. One that the lane before this one refused is not on it.
-func (l *Lane) answered(co *Checkout) {
+// forgetAsked takes a checkout that is over off the list. One that the lane before this one refused is not on it.
+func (l *Lane) forgetAsked(co *Checkout) {
 	i, last := co.place, len(l.asked)-1
 	if i > last || l.asked[i] != co {
 		return
@@ -42,12 +42,12 @@ func (l *Lane) checkout(co *Checkout) {
 	hp.run(hp.machine.Checkout(l.loop.Now(), &co.Waiter))
 	if co.unplaced {
 		l.reportWaiting()
-		l.look()
+		l.probeCandidates()
 	}
 }
 
 func (l *Lane) abandon(co *Checkout) {
-	l.answered(co)
+	l.forgetAsked(co)
 	if co.Queued() {
 		co.at.step(pool.Abandon{Waiter: &co.Waiter})
 		return
@@ -90,7 +90,7 @@ func (l *Lane) give(m *entry, co *Checkout) {
 	if m.write {
 		m.hp.unfit = ""
 	}
-	l.answered(co)
+	l.forgetAsked(co)
 	l.root.Send(co.From, &m.granted)
 }
 
@@ -105,7 +105,7 @@ func (l *Lane) refuseWith(co *Checkout, e *pgerr.Error) {
 	l.stats.Refused++
 	l.stats.WaitTime += waited
 	l.stats.Wait.Observe(waited)
-	l.answered(co)
+	l.forgetAsked(co)
 	l.root.Send(co.From, &Refused{Req: co.Req, Err: e})
 }
 

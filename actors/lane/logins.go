@@ -18,17 +18,17 @@ type login struct {
 func (l *Lane) attach(m *Attach) {
 	l.emptied = time.Time{}
 	l.stats.Logins++
-	hp := l.receive(m)
+	hp := l.placeLogin(m)
 	l.pendingAttach = nil
 	if hp != nil {
 		hp.setWarm()
 		l.reportWaiting()
-		l.look()
+		l.probeCandidates()
 	}
 }
 
-// receive answers a login, or has it wait in a host pool.
-func (l *Lane) receive(m *Attach) *hostPool {
+// placeLogin answers a login, or has it wait in a host pool.
+func (l *Lane) placeLogin(m *Attach) *hostPool {
 	if l.startupParams(m.Target) != nil {
 		l.answer(m)
 		return nil

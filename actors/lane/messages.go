@@ -99,7 +99,7 @@ type (
 		Req uint64
 		Err *pgerr.Error
 	}
-	// Granted leases a backend: the frontend calls Hold on it, and ends with Checkin. Epoch is the view's.
+	// Granted leases a backend: the frontend calls Serve on it, and ends with Checkin. Epoch is the view's.
 	Granted struct {
 		Req     uint64
 		Epoch   uint64

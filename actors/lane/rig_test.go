@@ -183,7 +183,7 @@ func (p *probe) take() *backend.Backend {
 	if g.Req != p.req {
 		p.r.t.Errorf("granted %d, asked %d", g.Req, p.req)
 	}
-	p.r.on(p.loop, func() { g.Backend.Hold(p) })
+	p.r.on(p.loop, func() { g.Backend.Serve(p) })
 	return g.Backend
 }
 

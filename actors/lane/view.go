@@ -40,7 +40,7 @@ func (l *Lane) sync(anew bool) {
 	l.rejoin(moved)
 	l.hostPool(v.WarmHost())
 	l.aimLogins()
-	l.look()
+	l.probeCandidates()
 	if l.refuses(ReadWrite) {
 		l.refuseWrites()
 	}
@@ -174,9 +174,9 @@ func (l *Lane) refuseWrites() {
 // lookEvery is how often a lane in which a write waits logs in to a candidate.
 const lookEvery = time.Second
 
-// look has a backend opened to each host that may be the primary although its monitor cannot tell, as long as a write waits
+// probeCandidates has a backend opened to each host that may be the primary although its monitor cannot tell, as long as a write waits
 // for one: what the server says of itself at login is what the shard waits for. One that said it some time ago is replaced.
-func (l *Lane) look() {
+func (l *Lane) probeCandidates() {
 	for _, host := range l.view.Candidates {
 		hp, now := l.hostPool(host), l.loop.Now()
 		var old []*pool.Slot
@@ -194,8 +194,8 @@ func (l *Lane) look() {
 	}
 }
 
-// wanted reports whether anybody waits for a primary to be known.
-func (l *Lane) wanted() bool {
+// primaryWanted reports whether anybody waits for a primary to be known.
+func (l *Lane) primaryWanted() bool {
 	if l.write != l.unplaced {
 		return false
 	}
