@@ -162,8 +162,12 @@ func checkActors(s source) (problems []string) {
 		return problems
 	}
 	banned := []string{"SetReceiveTimeout", "ReceiveTimeout", "Stash", "BoundedDropping", "DeveloperSupervisionLogging", "MetricsProvider"}
+	ours := map[ast.Expr]bool{} // Conn.Stash takes bytes, protoactor's takes nothing
 	ast.Inspect(s.ast, func(n ast.Node) bool {
-		if n, ok := n.(*ast.SelectorExpr); ok && slices.Contains(banned, n.Sel.Name) {
+		if n, ok := n.(*ast.CallExpr); ok && len(n.Args) > 0 {
+			ours[n.Fun] = true
+		}
+		if n, ok := n.(*ast.SelectorExpr); ok && slices.Contains(banned, n.Sel.Name) && !(n.Sel.Name == "Stash" && ours[n]) {
 			problems = append(problems, fmt.Sprintf("%s: protoactor's %s is not used", s.at(n), n.Sel.Name))
 		}
 		return true

@@ -42,7 +42,7 @@ type conn struct {
 	pos    int32  // in loop.conns
 	state  flags
 	unix   bool
-	stash   []byte // bytes kept by the handler; in loop.cur during its turn, else in a buffer of its own, from its start
+	stash  []byte // bytes kept by the handler; in loop.cur during its turn, else in a buffer of its own, from its start
 	out    []byte // bytes to write, out[sent:]; nil when there are none
 	sent   int32
 	limit  *Timer // of CloseFlushed

@@ -100,21 +100,21 @@ type Backend struct {
 	Tracker session.Tracker // what the server owes the present holder
 	Params  Params          // tracked values as the server reported them last
 
-	deps    *Deps
-	loop    eventloop.Loop
-	lane    *actor.PID
-	target  Target
-	epoch   uint64
-	system  *actor.ActorSystem
-	mb      *eventloop.Mailbox
-	self    *actor.PID
-	conn    eventloop.Conn
-	scanner wire.Scanner
-	holder  Holder
-	phase   phase
+	deps         *Deps
+	loop         eventloop.Loop
+	lane         *actor.PID
+	target       Target
+	epoch        uint64
+	system       *actor.ActorSystem
+	mb           *eventloop.Mailbox
+	self         *actor.PID
+	conn         eventloop.Conn
+	scanner      wire.Scanner
+	holder       Holder
+	phase        phase
 	mayTerminate bool   // what was sent to the server ends at a message boundary: a Terminate may follow
-	carry   []byte // body of a message to be seen whole that came in pieces
-	carried bool
+	carry        []byte // body of a message to be seen whole that came in pieces
+	carried      bool
 
 	login     *Login
 	proof     *Proof

@@ -89,7 +89,7 @@ func (f *Frontend) granted(m *lane.Granted) {
 	}
 	f.backend = m.Backend
 	m.Backend.Serve(f)
-	if f.params != m.Backend.Params && f.settle() {
+	if f.params != m.Backend.Params && f.applyParams() {
 		return
 	}
 	f.activate()
@@ -162,7 +162,7 @@ func (f *Frontend) skip(p []byte) {
 			}
 			f.phase = idle
 			f.conn.Write(wire.AppendReadyForQuery(nil, wire.TxIdle))
-			if len(p) > 0 {
+			if len(p) > 0 { // in a turn of its own, as phase idle: request may ask for a backend and keep the bytes
 				f.conn.Stash(p)
 				f.conn.Pause()
 				f.conn.Resume()

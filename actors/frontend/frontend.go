@@ -177,7 +177,7 @@ func (f *Frontend) OnData(_ eventloop.Conn, p []byte) {
 	case console:
 		f.consoleData(p)
 	case ended:
-	default: // attaching, waiting, settling: paused
+	default: // attaching, waiting, applyingParams: paused
 		f.conn.Stash(p)
 		f.conn.Pause()
 	}

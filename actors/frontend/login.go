@@ -136,10 +136,10 @@ func (f *Frontend) completeLogin(m *lane.Attached) {
 		return
 	}
 	f.lane, f.stats = m.Lane, m.Stats
-	f.params = m.Params.Params.Overlay(f.startup.wanted)
+	f.params = m.Startup.Params.Overlay(f.startup.wanted)
 	values := f.params.Values()
 	out := wire.AppendAuthenticationOk(nil)
-	for _, p := range m.Params.Parameters {
+	for _, p := range m.Startup.Parameters {
 		value := p[1]
 		if i := f.deps.Names.Index(p[0]); i >= 0 && values[i] != backend.Unknown {
 			value = values[i]

@@ -17,12 +17,12 @@ func TestAttach(t *testing.T) {
 		p := r.newProbe(0, key)
 		p.attach()
 		a := get(r, p.attached)
-		if a.Req != p.req || len(a.Params.Parameters) != len(fakepg.Reported()) {
+		if a.Req != p.req || len(a.Startup.Parameters) != len(fakepg.Reported()) {
 			t.Errorf("%+v", a)
 		}
-		for i := 1; i < len(a.Params.Parameters); i++ {
-			if a.Params.Parameters[i][0] <= a.Params.Parameters[i-1][0] {
-				t.Errorf("parameters out of order: %v", a.Params.Parameters)
+		for i := 1; i < len(a.Startup.Parameters); i++ {
+			if a.Startup.Parameters[i][0] <= a.Startup.Parameters[i-1][0] {
+				t.Errorf("parameters out of order: %v", a.Startup.Parameters)
 			}
 		}
 		for range 20 {

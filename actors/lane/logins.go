@@ -108,7 +108,7 @@ func makeStartupParams(b *backend.Backend) *StartupParams {
 }
 
 func (l *Lane) answer(m *Attach) {
-	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Params: l.startupParams(m.Target), Stats: l.stats})
+	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Startup: l.startupParams(m.Target), Stats: l.stats})
 }
 
 // aimLogins moves the logins whose host pool cannot serve them under the view, answers those that can be answered by now,

@@ -89,10 +89,10 @@ type (
 type (
 	// Attached answers Attach.
 	Attached struct {
-		Req    uint64
-		Lane   *actor.PID
-		Params *StartupParams
-		Stats  *Stats
+		Req     uint64
+		Lane    *actor.PID
+		Startup *StartupParams
+		Stats   *Stats
 	}
 	// AttachRefused answers Attach.
 	AttachRefused struct {

@@ -265,8 +265,8 @@ func TestLoginAfterAPromotion(t *testing.T) {
 		none(r.rig, p.attached, time.Second)
 		r.promote(hostB)
 		a := get(r.rig, p.attached)
-		if len(a.Params.Parameters) != len(told.Parameters)+1 || a.Params.Parameters[0] != [2]string{hotStandby, "off"} {
-			t.Errorf("%v", a.Params.Parameters)
+		if len(a.Startup.Parameters) != len(told.Parameters)+1 || a.Startup.Parameters[0] != [2]string{hotStandby, "off"} {
+			t.Errorf("%v", a.Startup.Parameters)
 		}
 		if n := r.hosts[hostB].server.Logins(); n != 1 {
 			t.Errorf("%d logins", n)
