@@ -41,7 +41,7 @@ func Example() string {
 		exampleKey(&b, "fencepost", s, values.Field(s.index), s.key == "event_loop")
 	}
 
-	paragraph(&b, "\n", "A shard is a primary and its standbys, or one PostgreSQL server. Which of its hosts is the primary is found out and watched. Any number of databases may be on it. "+
+	paragraph(&b, "\n", "A shard is a primary and its standbys, or one PostgreSQL server. Fencepost finds out which host is the primary and follows it. A shard may hold any number of databases. "+
 		"Names: letters, digits, dots, dashes, underscores.")
 	b.WriteString("[shards.main]\n")
 	exampleSection(&b, "shards", shardSettings, reflect.TypeFor[Shard](), "hosts")
@@ -57,7 +57,7 @@ func Example() string {
 	b.WriteString("[users.app]\n")
 	exampleSection(&b, "users", userSettings, reflect.TypeFor[User](), "password")
 
-	paragraph(&b, "\n", "Several Fencepost processes that know what each other knows about the hosts, and pass cancels on. Without this "+
+	paragraph(&b, "\n", "Several Fencepost processes that share what they see of the hosts and pass cancels on. Without this "+
 		"section a process is on its own.")
 	b.WriteString("#[fleet]\n")
 	exampleSection(&b, "fleet", fleetSettings, reflect.TypeFor[Fleet]())

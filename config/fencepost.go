@@ -28,21 +28,21 @@ type Fencepost struct {
 	PeerID int `key:"peer_id" default:"0" min:"0" max:"16383" reload:"restart"`
 	// Event loops, one thread each.
 	EventLoops int `key:"event_loops" default:"1" min:"1" max:"256" reload:"restart"`
-	// Implementation of the event loops: epoll (Linux only) or portable (goroutines; slower, runs anywhere). Where there is
-	// no epoll the default is portable.
+	// Implementation of the event loops: epoll (Linux only) or portable (goroutines; slower, runs anywhere). Where
+	// there is no epoll the default is portable.
 	EventLoop EventLoopKind `key:"event_loop" default:"epoll" reload:"restart"`
 
 	// When a server connection goes back to its pool: session (when the client leaves), transaction (at the end of each
 	// transaction) or statement (after each statement; transaction blocks are refused).
 	PoolMode PoolMode `group:"Pools" key:"pool_mode" default:"transaction" reload:"yes"`
-	// Server connections a pool may open. A pool is one database and one server user.
+	// Most server connections of a pool. A pool is one database and one server user.
 	DefaultPoolSize int `key:"default_pool_size" default:"20" min:"1" max:"100000" unit:"connections" reload:"yes"`
-	// Server connections to keep open in each pool that has been used, also when nobody needs them.
+	// Server connections to keep open in each pool that has been used, even while idle.
 	MinPoolSize int `key:"min_pool_size" default:"0" min:"0" max:"100000" unit:"connections" reload:"yes"`
-	// Clients that may be connected at the same time; more are refused. Each takes a file descriptor, as does each server
+	// Most clients connected at the same time; more are refused. Each takes a file descriptor, as does each server
 	// connection.
 	MaxClientConn int `key:"max_client_conn" default:"1000" min:"1" max:"1000000" unit:"connections" reload:"yes"`
-	// Server connections of all pools of one database together. 0 is no limit.
+	// Most server connections of all pools of one database together. 0 is no limit.
 	MaxDBConnections int `key:"max_db_connections" default:"0" min:"0" max:"100000" unit:"connections" reload:"yes"`
 	// Take the idle server connection that has waited longest, which spreads the load, instead of the one used last, which
 	// lets unneeded ones time out.
@@ -57,8 +57,8 @@ type Fencepost struct {
 	ServerLoginRetry time.Duration `key:"server_login_retry" default:"15s" min:"100ms" max:"8760h" reload:"yes"`
 	// Close a server connection that was idle for this long, down to min_pool_size. "0s" is never.
 	ServerIdleTimeout time.Duration `key:"server_idle_timeout" default:"10m" min:"0s" max:"8760h" reload:"yes"`
-	// Close a server connection this long after it was opened, as soon as no client holds it. "0s" closes it after its first
-	// use.
+	// Close a server connection this long after it was opened, as soon as no client holds it. "0s" closes it after its
+	// first use.
 	ServerLifetime time.Duration `key:"server_lifetime" default:"1h" min:"0s" max:"8760h" reload:"yes"`
 	// Sent to a server connection when a client in session mode leaves, before the next one gets it. "" sends nothing.
 	ServerResetQuery string `key:"server_reset_query" default:"DISCARD ALL" reload:"yes"`
@@ -66,14 +66,15 @@ type Fencepost struct {
 	ClientLoginTimeout time.Duration `key:"client_login_timeout" default:"1m" min:"0s" max:"8760h" reload:"yes"`
 	// Cancel what a client is running when it disconnects, instead of letting it run to its end.
 	CancelOnDisconnect bool `key:"cancel_on_disconnect" default:"true" reload:"yes"`
-	// Longest wait for PostgreSQL to take a cancel request; then the server connection it was meant for is closed instead of
-	// reused.
+	// Longest wait for PostgreSQL to take a cancel request; then the server connection it was meant for is closed
+	// instead of reused.
 	CancelAckTimeout time.Duration `key:"cancel_ack_timeout" default:"5s" min:"1ms" max:"8760h" reload:"yes"`
 
 	// Startup parameters of clients to drop without an error. "options" drops what is unknown inside of options.
 	IgnoreStartupParameters []string `group:"Startup parameters" key:"ignore_startup_parameters" default:"extra_float_digits" reload:"yes"`
 	// Parameters to carry from client to server connection besides client_encoding, DateStyle, TimeZone,
-	// standard_conforming_strings and application_name. Only such that the server reports (ParameterStatus) can be carried.
+	// standard_conforming_strings and application_name. Only parameters that the server reports (ParameterStatus) can
+	// be carried.
 	TrackExtraParameters []string `key:"track_extra_parameters" default:"IntervalStyle" reload:"restart"`
 
 	// How clients prove who they are: scram-sha-256, md5 (which does SCRAM for users whose secret is a SCRAM verifier),
@@ -88,14 +89,14 @@ type Fencepost struct {
 	// Interval the averages of SHOW STATS are taken over.
 	StatsPeriod time.Duration `key:"stats_period" default:"1m" min:"1s" max:"8760h" reload:"yes"`
 
-	// What SIGTERM does first; a second one stops at once. drain ends each session at its next transaction boundary
-	// (SQLSTATE 57P01), wait_for_clients waits until the clients leave. Neither takes new clients once drain_grace is over.
+	// What SIGTERM does; a second one stops at once. drain ends each session at its next transaction boundary
+	// (SQLSTATE 57P01), wait_for_clients waits until the clients leave. Both refuse new clients once drain_grace is over.
 	Sigterm SigtermAction `group:"Ending" key:"sigterm" default:"drain" reload:"yes"`
-	// How long new clients are still taken, and sessions left alone, after the order to drain. /readyz says at once that no more
-	// should come, so that load balancers have seen it before the listeners close. A second order ends it.
+	// Time between the order to drain and the closing of the listeners. Meanwhile clients are served as before, but
+	// /readyz already answers 503, so that load balancers turn away. A second order ends it.
 	DrainGrace time.Duration `key:"drain_grace" default:"0s" min:"0s" max:"1h" reload:"yes"`
-	// Longest time SIGTERM waits, after drain_grace, before the remaining sessions are ended. "0s" is no limit: then only a
-	// second signal or the service manager's own limit ends a session that never finishes.
+	// Longest time SIGTERM waits, after drain_grace, before the remaining sessions are ended. "0s" is no limit: then a
+	// session that never finishes is ended by a second signal or by the service manager.
 	DrainTimeout time.Duration `key:"drain_timeout" default:"0s" min:"0s" max:"8760h" reload:"yes"`
 
 	// Least level that is logged: debug, info, warn or error.
@@ -104,7 +105,7 @@ type Fencepost struct {
 	LogFormat LogFormat `key:"log_format" default:"json" reload:"restart"`
 	// Log each client's successful login.
 	LogConnections bool `key:"log_connections" default:"true" reload:"yes"`
-	// Log each client's leaving, with the reason.
+	// Log when a client disconnects, with the reason.
 	LogDisconnections bool `key:"log_disconnections" default:"true" reload:"yes"`
 	// Log the errors Fencepost itself sends to clients.
 	LogPoolerErrors bool `key:"log_pooler_errors" default:"true" reload:"yes"`
@@ -118,7 +119,7 @@ type Fencepost struct {
 	TCPKeepIntvl time.Duration `key:"tcp_keepintvl" default:"0s" min:"0s" max:"9h" reload:"yes"`
 	// Unanswered probes after which a connection is dead. 0 is the system's.
 	TCPKeepCnt int `key:"tcp_keepcnt" default:"0" min:"0" max:"127" unit:"probes" reload:"yes"`
-	// Longest time data we sent may stay unacknowledged before the connection is dead, in whole milliseconds (Linux). "0s" is
-	// the system's.
+	// Longest time data we sent may stay unacknowledged before the connection is dead, in whole milliseconds (Linux).
+	// "0s" is the system's.
 	TCPUserTimeout time.Duration `key:"tcp_user_timeout" default:"0s" min:"0s" max:"24h" reload:"yes"`
 }

@@ -13,7 +13,7 @@ import (
 
 // Fleet is the section [fleet]: the Fencepost processes that know what each other knows. Absent: a single proxy.
 type Fleet struct {
-	// Name of the fleet. Members of another name are not talked to.
+	// Name of the fleet, the same for all its members.
 	Name string `key:"name" example:"prod" reload:"restart"`
 	// Name of this member; each has its own. Absent: the machine's name.
 	Member string `key:"member" example:"proxy-1" reload:"restart"`
@@ -24,17 +24,18 @@ type Fleet struct {
 	Bind string `key:"bind" example:"10.0.0.9:7946" reload:"restart"`
 	// Address the others reach this member at, where it is not bind: "ip:port".
 	Advertise string `key:"advertise" example:"192.0.2.9:7946" reload:"restart"`
-	// Members to join by, "host:port" each; names are resolved anew at every attempt. A few suffice. Empty: the others join
-	// this one.
+	// Members to join by, "host:port" each; names are resolved anew at every attempt. A few suffice. Empty: the others
+	// join this one.
 	Join []string `key:"join" example:"fencepost.internal:7946" reload:"yes"`
 	// Key that encrypts what members say to each other: 16, 24 or 32 bytes in base64. Several, one a line, in a file: the
 	// first one encrypts, all decrypt, so that a key can be replaced one member after another. Needed unless bind is a
 	// loopback address.
 	SecretKey Secret `key:"secret_key" example:"file:/etc/fencepost/fleet.key" reload:"yes"`
-	// How long a member that starts waits to hear from the others before it grants writes on its own knowledge. Not used
-	// where join is empty, fleet_size is 1 and no state_file names others.
+	// How long a member that starts waits for the others before it grants writes on its own evidence. Has no effect where
+	// join is empty, fleet_size is 1 and no state_file names others.
 	JoinWait time.Duration `key:"fleet_join_wait" default:"2s" min:"0s" max:"5m" reload:"yes"`
-	// How many members the fleet has: above 1 a member waits for others when it starts. Shares fleet_max_db_connections.
+	// How many members the fleet has; each gets an equal share of fleet_max_db_connections. Above 1 a member waits for others
+	// when it starts.
 	Size int `key:"fleet_size" default:"1" min:"1" max:"1000" unit:"members" reload:"yes"`
 	// Server connections of one database that the whole fleet may have to a host. Each member takes its share,
 	// fleet_max_db_connections / fleet_size, at least one, or its max_db_connections if that is less. 0 is no limit.

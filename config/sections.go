@@ -9,8 +9,8 @@ type Database struct {
 	Name string
 	// Shard the database lives on, a name of a [shards.NAME] section. Either this or hosts.
 	Shard string `key:"shard" example:"main" reload:"yes"`
-	// The shard's hosts written here instead of a section of their own, as in [shards.NAME], whose other settings then have
-	// their defaults. Databases with equal lists share one shard.
+	// The shard's hosts written here instead of a section of their own, as in [shards.NAME], whose other settings then
+	// have their defaults. Databases with equal lists share one shard.
 	Hosts []Host `key:"hosts" example:"10.0.0.1:5432,10.0.0.2:5432" reload:"yes"`
 	// Name of the database on the server. Absent: the name the client asks for.
 	DBName string `key:"dbname" example:"app" reload:"yes"`
@@ -20,13 +20,13 @@ type Database struct {
 	// Password for user. Absent: that user's plaintext password in [users].
 	Password Secret `key:"password" example:"file:/etc/fencepost/app_owner" reload:"yes"`
 	// Which servers the database's clients get, unless they ask for others (startup option -c fencepost.target=…):
-	// read-write (the primary), standby, prefer-standby (the primary if no standby can be used) or any. Absent: read-write,
-	// or standby where all hosts of the shard are replicas. Of no use with a host of role any.
+	// read-write (the primary), standby, prefer-standby (the primary if no standby can be used) or any. Absent:
+	// read-write, or standby where all hosts of the shard are replicas. Has no effect with a host of role any.
 	Target Target `key:"target" example:"read-write" reload:"yes"`
 	// When a server connection must prove that its server takes writes before a client gets it for writing: always (at
-	// every checkout), auto (once, and again whenever something speaks against it) or off (never: then clients may write to
-	// a server that is the primary no more). Absent: always in session mode, auto in the others. Of no use with a host of
-	// role any.
+	// every checkout), auto (once, and again after each doubt) or off (never: then clients may write to a server that
+	// is no longer the primary). Absent: always in session mode, auto in the others. Has no effect with a host of role
+	// any.
 	Fence Fence `key:"fence" example:"always" reload:"yes"`
 	// pool_mode for this database.
 	PoolMode PoolMode `key:"pool_mode" example:"session" reload:"yes"`

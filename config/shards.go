@@ -14,15 +14,15 @@ import (
 type Shard struct {
 	// Name of the section, or one made of the hosts when they are written in a database.
 	Name string
-	// PostgreSQL servers of the shard: "host:port", "host" (port 5432), "[::1]:5432", "/directory" or "/directory:port" for
-	// a Unix socket; or { addr = "…", role = "…" }. The roles: auto (the default: is asked what it is; serves writes while
-	// it is the primary, else reads), primary (as auto, but where a host has this role only such hosts get writes), replica
-	// (is asked, serves reads and never gets writes, also when it is promoted) and any (is not asked, serves everything as
-	// it is: then it must be the shard's only host). With nothing but replicas the shard serves reads alone.
-	Hosts []Host `group:"Hosts, and who asks what they are" key:"hosts" example:"127.0.0.1:5432" reload:"yes"`
-	// User who logs in to the hosts to ask what they are; it needs no privilege, and must not have a
-	// default_transaction_read_only of its own. Absent: the first, by name, of the shard's databases that has a user with a
-	// plaintext password, else of [users]; with auth_type trust and no such password, the same without one.
+	// PostgreSQL servers of the shard: "host:port", "host" (port 5432), "[::1]:5432", "/directory" or
+	// "/directory:port" for a Unix socket; or { addr = "…", role = "…" }. The roles: auto (the default: monitored;
+	// serves writes while it is the primary, else reads), primary (as auto, but where a host has this role only such
+	// hosts get writes), replica (monitored; serves reads only, even when it is promoted) and any (serves everything,
+	// without a monitor: it must be the shard's only host). A shard of replicas only serves reads.
+	Hosts []Host `group:"Hosts and monitors" key:"hosts" example:"127.0.0.1:5432" reload:"yes"`
+	// User the monitors log in as, to ask each host what it is; it needs no privilege, and must not have a
+	// default_transaction_read_only of its own. Absent: the first, by name, of the shard's databases that has a user
+	// with a plaintext password, else of [users]; with auth_type trust and no such password, the same without one.
 	MonitorUser string `key:"monitor_user" example:"fencepost" reload:"yes"`
 	// Password for monitor_user. Absent: that user's plaintext password in [users].
 	MonitorPassword Secret `key:"monitor_password" example:"file:/etc/fencepost/monitor" reload:"yes"`
@@ -30,34 +30,35 @@ type Shard struct {
 	MonitorDBName string `key:"monitor_dbname" default:"postgres" reload:"yes"`
 	// Interval at which each host is asked; more often while something is in doubt.
 	RoleCheckInterval time.Duration `key:"role_check_interval" default:"1s" min:"10ms" max:"1h" reload:"yes"`
-	// File that keeps the cluster's identity and its highest timeline over a restart, so that a server left behind by an
-	// earlier failover is known as such from the start. Relative to the settings file's directory; each shard has its own.
-	// "" is none.
+	// File that keeps the cluster's identity and its highest timeline over a restart, so that a server left behind by
+	// an earlier failover gets no writes from the start. Relative to the settings file's directory; each shard has its
+	// own. "" is none.
 	StateFile string `key:"state_file" default:"" reload:"yes"`
 
-	// How long an answer of a host is proof that it is the primary; at least twice role_check_interval. Without proof every
-	// server connection must prove it for itself before a client writes to it.
+	// How long an answer of a host is proof that it is the primary; at least twice role_check_interval. Without proof
+	// every server connection must prove it for itself before a client writes to it.
 	EvidenceTTL time.Duration `group:"Choosing the primary" key:"evidence_ttl" default:"3s" min:"20ms" max:"1h" reload:"yes"`
-	// Identifier of the cluster (system_identifier of pg_control_system()); a host of another one is never used. Digits, in
-	// quotes or without. Absent: learnt from the hosts.
+	// Identifier of the cluster (system_identifier of pg_control_system()); a host of another one is never used.
+	// Digits, in quotes or without. Absent: learnt from the hosts.
 	SystemIdentifier uint64 `key:"system_identifier" example:"7300000000000000001" reload:"yes"`
-	// What happens when two servers can be written to on one timeline: sitting (the one that is the primary stays) or refuse
-	// (there is no primary until it is settled).
+	// What happens when two servers can be written to on one timeline: sitting (the one that is the primary stays) or
+	// refuse (there is no primary until it is settled).
 	OnTwoWriters TwoWriters `key:"on_two_writers" default:"sitting" reload:"yes"`
 
-	// Silence of the primary after which the shard is unhealthy: connections stay, but each must prove that it can write; at
-	// least twice role_check_interval. A primary silent for this long also yields to another one on its timeline.
+	// Silence of the primary after which the shard is unhealthy: connections stay, but each must prove that it can
+	// write; at least twice role_check_interval. A primary silent for this long also yields to another one on its
+	// timeline.
 	UnhealthyAfter time.Duration `group:"Failover" key:"unhealthy_after" default:"10s" min:"20ms" max:"8760h" reload:"yes"`
-	// Share of the connections to the primary, of those there were when the shard became unhealthy, that must be lost before
-	// it is given up. A new primary, or a shutdown that is confirmed, waits for none of this.
+	// Share of the connections to the primary, counted when the shard became unhealthy, that must be lost before the
+	// state becomes failover. A new primary and a confirmed shutdown take effect at once.
 	FailoverDisconnectRatio float64 `key:"failover_disconnect_ratio" default:"0.6" min:"0" max:"1" reload:"yes"`
-	// Shortest time the shard must have been unhealthy before its primary is given up for lost connections.
+	// Shortest time unhealthy before lost connections make the state failover.
 	FailoverMinTime time.Duration `key:"failover_min_time" default:"30s" min:"0s" max:"8760h" reload:"yes"`
-	// What happens to work for the primary while there is none: hold (it waits, up to query_wait_timeout) or refuse (at once,
-	// SQLSTATE 57P03).
+	// What happens to work for the primary while there is none: hold (it waits, up to query_wait_timeout) or refuse
+	// (at once, SQLSTATE 57P03).
 	FailoverPolicy FailoverPolicy `key:"failover_policy" default:"hold" reload:"yes"`
-	// Idle server connections that each pool keeps, on each event loop, to the standby with the most WAL while the shard is
-	// not healthy, so that a failover need not begin with logins.
+	// Idle server connections that each pool keeps, on each event loop, to the standby with the most WAL while the
+	// shard is not healthy, so that a failover need not begin with logins.
 	FailoverWarm int `key:"failover_warm" default:"0" min:"0" max:"10000" unit:"connections" reload:"yes"`
 	// Server logins that each pool may have under way at a time, per host and event loop.
 	ConnectConcurrency int `key:"connect_concurrency" default:"8" min:"1" max:"10000" unit:"logins" reload:"yes"`

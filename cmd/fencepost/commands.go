@@ -36,12 +36,12 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run in the foreground",
-		Long: `Run in the foreground until told to end.
+		Long: `Run in the foreground until a signal or the console ends it.
 
 Signals:
-  SIGTERM          after drain_grace no new client is taken, and what follows is as the
-                   setting sigterm says: drain (the default) ends each session at its
-                   transaction boundary; wait_for_clients waits for the clients to leave.
+  SIGTERM          refuse new clients after drain_grace, then do as the setting sigterm
+                   says: drain (the default) ends each session at its transaction
+                   boundary; wait_for_clients waits for the clients to leave.
                    A second SIGTERM ends at once.
   SIGINT, SIGQUIT  SIGINT drains, a second one ends at once; SIGQUIT ends at once.
   SIGHUP           read the settings file again.`,
