@@ -21,7 +21,7 @@ type Database struct {
 	Password Secret `key:"password" example:"file:/etc/fencepost/app_owner" reload:"yes"`
 	// Which servers the database's clients get, unless they ask for others (startup option -c fencepost.target=…):
 	// read-write (the primary), standby, prefer-standby (the primary if no standby can be used) or any. Absent:
-	// read-write, or standby where all hosts of the shard are replicas. Has no effect with a host of role any.
+	// read-write, or standby where all hosts of the shard are replicas. Not for a shard whose host has the role any.
 	Target Target `key:"target" example:"read-write" reload:"yes"`
 	// When a server connection must prove that its server takes writes before a client gets it for writing: always (at
 	// every checkout), auto (once, and again after each doubt) or off (never: then clients may write to a server that

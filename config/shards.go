@@ -18,7 +18,7 @@ type Shard struct {
 	// "/directory:port" for a Unix socket; or { addr = "…", role = "…" }. The roles: auto (the default: monitored;
 	// serves writes while it is the primary, else reads), primary (as auto, but where a host has this role only such
 	// hosts get writes), replica (monitored; serves reads only, even when it is promoted) and any (serves everything,
-	// without a monitor: it must be the shard's only host). A shard of replicas only serves reads.
+	// without a monitor: it must be the shard's only host). A shard of nothing but replicas serves only reads.
 	Hosts []Host `group:"Hosts and monitors" key:"hosts" example:"127.0.0.1:5432" reload:"yes"`
 	// User the monitors log in as, to ask each host what it is; it needs no privilege, and must not have a
 	// default_transaction_read_only of its own. Absent: the first, by name, of the shard's databases that has a user
