@@ -37,7 +37,7 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	makefile, named := file(t, "../../Makefile"), 0
-	for _, path := range append(pages, "../../README.md", "../../ARCHITECTURE.md", "../../CHANGELOG.md") {
+	for _, path := range append(pages, "../../README.md", "../../ARCHITECTURE.md", "../../CHANGELOG.md", "../../CONTRIBUTING.md") {
 		page := file(t, path)
 		for _, m := range testName.FindAllStringSubmatch(page, -1) {
 			named++
