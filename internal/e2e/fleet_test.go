@@ -64,7 +64,7 @@ func TestFleetSplitBrain(t *testing.T) {
 					t.Errorf("the member's error does not say %q", part)
 				}
 			}
-			for _, part := range []string{"elected:NULL", "floor:2", "below 2"} {
+			for _, part := range []string{"elected:NULL", "floor:2", "below the shard's floor, 2"} {
 				if !strings.Contains(r.Shows, part) {
 					t.Errorf("the member's console does not show %q", part)
 				}
