@@ -9,7 +9,7 @@ import (
 	"fencepost/cluster/evidence"
 )
 
-// received takes a message of another member in.
+// received handles a message of another member: records of evidence, or a message to this member alone.
 func (f *fleet) received(ctx actor.Context, now time.Time, msg *received) {
 	if f.closing {
 		return
@@ -51,7 +51,7 @@ func (f *fleet) received(ctx actor.Context, now time.Time, msg *received) {
 	}
 }
 
-// receivedState takes what another member told in a push/pull in.
+// receivedState merges the state that another member sent in a push/pull.
 func (f *fleet) receivedState(ctx actor.Context, now time.Time, msg *receivedState) {
 	from, ready, message, err := decodeState(msg.bytes)
 	if err != nil {

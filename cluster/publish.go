@@ -163,7 +163,8 @@ func (f *fleet) forgetOrdered(now time.Time, msg *ForgetOrdered) {
 	}
 }
 
-// generation takes in what generation a shard of this process is in, which except said or the shard itself.
+// generation merges the generation of a shard of this process. except, the subscriber that reported it, is not told again; nil if
+// the shard itself did.
 func (f *fleet) generation(ctx actor.Context, now time.Time, shard string, generation uint64, except *subscriber) {
 	r, ok := evidence.NewGeneration(evidence.ShardOf(shard), generation)
 	if !ok || f.merge(now, r) != evidence.News {
@@ -174,7 +175,7 @@ func (f *fleet) generation(ctx actor.Context, now time.Time, shard string, gener
 	f.deliver(ctx, shard, r, to)
 }
 
-// merge takes a record into the table; one that makes that fail is dropped and counted.
+// merge merges a record into the table; a record that makes the merge fail is dropped and counted.
 func (f *fleet) merge(now time.Time, r evidence.Record) evidence.Outcome {
 	out, failed := f.store.merge(now, r)
 	if failed != nil {
@@ -184,7 +185,7 @@ func (f *fleet) merge(now time.Time, r evidence.Record) evidence.Outcome {
 	return out
 }
 
-// heardRecords takes records of others in and gives subscribers what is new to them.
+// heardRecords merges the records of other members and passes new ones to the subscribers.
 func (f *fleet) heardRecords(ctx actor.Context, now, at time.Time, message []byte) {
 	skipped := evidence.Decode(message, at, func(r evidence.Record) {
 		f.counts.records++
