@@ -52,6 +52,8 @@ func (a *decider) electionEffect(now, at time.Time, e election.Effect) {
 		a.logTransition(now, zerolog.InfoLevel, "conflict over", "", "each timeline has at most one writable server again")
 	case election.Foreign:
 		a.logTransition(now, zerolog.WarnLevel, "foreign", e.Host, foreignText(e))
+	case election.Disagreement:
+		a.logTransition(now, zerolog.WarnLevel, "disagreement", "", "the hosts belong to different clusters: "+e.Which)
 	case election.ProbeNow:
 		a.monitors.probe(a.ctx, e.Host)
 	case election.ClaimRefused, election.Stale:

@@ -50,6 +50,8 @@ func (e explainer) explain(now time.Time) string {
 func (e explainer) hint(rows []election.HostRow) string {
 	foreign := slices.ContainsFunc(rows, func(r election.HostRow) bool { return r.Foreign && r.Last.Verdict == role.Writable })
 	switch behind := e.election.BehindFloor(); {
+	case e.election.Disagreement() != "":
+		return "Hosts of the shard belong to different clusters. Take the wrong ones out of hosts, or set system_identifier, and RELOAD."
 	case e.conflict:
 		return "Stop or demote all but one of the writable servers."
 	case behind && e.claim != "":

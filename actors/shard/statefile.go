@@ -217,6 +217,9 @@ func (k *stateKeeper) save(now time.Time, ctx actor.Context, path string, e *ele
 		return
 	}
 	v := e.View()
+	if v.Teacher != "" {
+		return // one server's word, which may be a stranger's
+	}
 	s := state{floor: v.Floor, seen: v.Seen, ordered: p.ordered, claims: p.adopted(), members: p.members}
 	s.floor.Timeline = v.Own // what others claim is among claims
 	if o, ok := e.OnFloor(); ok {

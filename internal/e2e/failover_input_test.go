@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +75,55 @@ func TestStrangerAtAReusedAddress(t *testing.T) {
 	}
 	if n := stranger.value("SELECT count(*)::text FROM written"); n != "0" {
 		t.Errorf("the stranger got %s writes", n)
+	}
+}
+
+// A process that knows no system identifier, started while the primary is down and its address leads to another cluster's
+// writable server: two standbys of the shard contradict that, so nobody gets writes until a person says who is right.
+func TestStrangerAtTheStart(t *testing.T) {
+	t.Parallel()
+	g, stranger := startGroup(t, front{standbys: 2, lines: shortWait}), startGroup(t, front{})
+	g.must(g.node.Kill())
+	g.settings.shard = hosts(stranger.node, g.nodes[1], g.nodes[2])
+	g.pooler = startPooler(t, g.settings)
+	g.elects(nil, "unhealthy")
+	g.loginRefused("the hosts belong to different clusters", stranger.node.Addr()+" has system identifier")
+	g.logs("shard: disagreement", stranger.node.Addr())
+	g.promote(g.nodes[1])
+	g.loginRefused("the hosts belong to different clusters")
+	g.pooler.rewrite(t, func(text string) string {
+		return strings.Replace(text, hosts(stranger.node, g.nodes[1], g.nodes[2]), hosts(g.nodes[1:]...), 1)
+	})
+	g.command("RELOAD")
+	g.elects(g.nodes[1], "healthy")
+	g.writes(g.nodes[1])
+	if n := stranger.value("SELECT count(*)::text FROM written"); n != "0" {
+		t.Errorf("the stranger got %s writes", n)
+	}
+}
+
+// A stranger that alone answers at first is contradicted by the primary when that can be reached: it keeps the writes no
+// longer, and is not written down as the shard's.
+func TestStrangerAnswersFirst(t *testing.T) {
+	t.Parallel()
+	g, stranger := startGroup(t, front{lines: shortWait}), startGroup(t, front{})
+	late := startRelay(t, "")
+	state := filepath.Join(t.TempDir(), "main.state")
+	list := fmt.Sprintf("hosts = [%q, %q]", stranger.node.Addr(), late.Addr())
+	g.settings.shard = fmt.Sprintf("%s\nstate_file = %q", list, state)
+	g.pooler = startPooler(t, g.settings)
+	g.elects(stranger.node, "healthy")
+	if text, err := os.ReadFile(state); err == nil {
+		t.Errorf("the state file has what a stranger said: %s", text)
+	}
+	lead(late, g.node.Addr())
+	g.elects(nil, "unhealthy")
+	g.loginRefused("the hosts belong to different clusters", late.Addr()+" has system identifier")
+	id := g.value("SELECT system_identifier::text FROM pg_control_system()")
+	g.pooler.rewrite(t, func(text string) string { return strings.Replace(text, list, list+"\nsystem_identifier = "+id, 1) })
+	g.command("RELOAD")
+	if got, err := served(g.transaction(), true); err != nil || got != fmt.Sprint(g.node.Port) {
+		t.Errorf("with the identifier set: %s, %v\n%s", got, err, g.said())
 	}
 }
 

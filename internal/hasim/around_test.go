@@ -13,12 +13,8 @@ import (
 
 // The scenarios of what is around the servers: addresses, settings, operators and Fencepost's own actors.
 
-// foreignCluster: an address leads to a server of another cluster for a while. Before the shard's cluster is known that
-// would be anybody's guess.
+// foreignCluster: an address leads to a server of another cluster for a while.
 func (w *world) foreignCluster() {
-	if w.shard.View().SystemID != ourCluster {
-		return
-	}
 	s := w.any()
 	w.trace("event", "%s leads to another cluster", s.addr)
 	w.route(s.addr, w.foreign)

@@ -30,6 +30,7 @@ func (o *oracle) watchShard(next actor.ReceiverFunc) actor.ReceiverFunc {
 			o.cut = time.Now()
 			clear(o.known)
 			clear(o.heard)
+			clear(o.cluster)
 			o.forgets = true
 		default:
 			if m := observation(m); m != nil && m.Asked.After(o.cut) && m.Verdict.OutOfRecovery() {
@@ -84,7 +85,7 @@ func (o *oracle) taken(message any) {
 		o.hosts = m.Settings.Hosts
 	}
 	if v.SystemID == o.last.SystemID && v.Floor < o.last.Floor || o.last.SystemID != 0 && v.SystemID != o.last.SystemID {
-		if !o.forgets {
+		if !o.forgets && o.last.SystemID != otherCluster { // a stranger that alone has answered is found out
 			o.w.problem("without FORGET the floor went from %d of %d to %d of %d", o.last.Floor, o.last.SystemID, v.Floor, v.SystemID)
 		}
 		o.forgets = false
@@ -126,6 +127,9 @@ func (o *oracle) observed(m role.Observation, v *shard.View) {
 	writable := m.SystemID == v.SystemID && m.Verdict == role.Writable
 	if writable {
 		o.positive[host] = later(o.positive[host], m.Asked)
+	}
+	if m.SystemID != 0 && m.Asked.After(o.cut) {
+		o.cluster[host] = m.SystemID
 	}
 	if !m.Asked.After(o.cut) || !o.listed(host) || v.SystemID == 0 {
 		return

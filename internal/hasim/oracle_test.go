@@ -21,6 +21,7 @@ import (
 //	a backend              has one holder
 //	a checkout             has one answer, by its deadline, in its turn
 //	a loss or hint         has raised doubt when it is told, and the doubt lasts until the view says what follows from it
+//	a stranger             gets no write when a host of the shard's own cluster has answered
 //	the floor              is never below what was taken in, and falls by FORGET alone
 //	a write lease          of a server that is not the primary any more ends
 type oracle struct {
@@ -35,6 +36,7 @@ type oracle struct {
 	positive map[string]time.Time // when the last writable answer that was taken in was asked for
 	known    map[uint64]uint32    // the highest timeline out of recovery that was taken in for sure, by cluster
 	heard    map[uint64]uint32    // … or perhaps
+	cluster  map[string]uint64    // the last identifier that each host has told the shard's actor
 	open     map[*backend.Backend]*idle
 	cut      time.Time // the last FORGET or restart of the shard's actor: what was asked for before is dropped
 	last     *shard.View
@@ -81,7 +83,7 @@ type idle struct{ wrong time.Time }
 
 func newOracle(w *world) *oracle {
 	return &oracle{w: w, asks: map[askID]*ask{}, gone: map[askID]bool{}, left: map[string]bool{}, leases: map[*backend.Backend]*held{},
-		against: map[string]time.Time{}, positive: map[string]time.Time{}, known: map[uint64]uint32{}, heard: map[uint64]uint32{},
+		against: map[string]time.Time{}, positive: map[string]time.Time{}, known: map[uint64]uint32{}, heard: map[uint64]uint32{}, cluster: map[string]uint64{},
 		hosts: w.plan.full, elected: map[string]time.Time{}, open: map[*backend.Backend]*idle{}, last: &shard.View{}}
 }
 
@@ -285,6 +287,11 @@ func (o *oracle) write(a *ask, b *backend.Backend, v *shard.View) {
 	o.w.mu.Unlock()
 	if s == nil || !s.could(p.Asked, p.Answered, p.Started.UnixMicro(), p.Timeline) {
 		bad("%v could not write between %v and %v", s, p.Asked.Sub(epoch), p.Answered.Sub(epoch))
+	}
+	for other, id := range o.cluster {
+		if p.SystemID != ourCluster && id == ourCluster && o.listed(other) {
+			bad("it belongs to another cluster than %s, which has answered", other)
+		}
 	}
 	if known := o.known[p.SystemID]; known > p.Timeline {
 		bad("its timeline is %d, and %d was seen out of recovery", p.Timeline, known)

@@ -172,6 +172,9 @@ func newWorld(seed uint64) *world {
 	first.change(func() { first.id.InRecovery = false })
 	w.foreign = w.newServer(200, otherCluster)
 	w.foreign.change(func() { w.foreign.id.InRecovery, w.foreign.id.Timeline = false, 9 })
+	if s := w.any(); w.rand.IntN(8) == 0 { // an address is a stranger's when the process starts
+		w.routes[s.addr] = w.foreign
+	}
 	return w
 }
 

@@ -14,8 +14,8 @@ func (m *Machine) votes(h *host) bool { return h.Role == Auto || h.Role == Prima
 func (m *Machine) raise() {
 	var highest *host
 	for _, h := range m.hosts {
-		if m.votes(h) && m.floor.SystemID != 0 && h.out.SystemID == m.floor.SystemID && h.out.Timeline > m.floor.Timeline {
-			m.floor.Timeline, highest = h.out.Timeline, h
+		if t := h.out(m.floor.SystemID).Timeline; m.votes(h) && m.floor.SystemID != 0 && t > m.floor.Timeline {
+			m.floor.Timeline, highest = t, h
 		}
 	}
 	if highest != nil {
@@ -30,8 +30,8 @@ func (m *Machine) raise() {
 // from a state file or an earlier view.
 func (m *Machine) OnFloor() (role.Observation, bool) {
 	for _, h := range m.hosts {
-		if m.votes(h) && m.floor.Timeline != 0 && h.out.SystemID == m.floor.SystemID && h.out.Timeline == m.floor.Timeline {
-			return h.out, true
+		if o := h.out(m.floor.SystemID); m.votes(h) && m.floor.Timeline != 0 && o.Timeline == m.floor.Timeline {
+			return o, true
 		}
 	}
 	return role.Observation{}, false
@@ -54,6 +54,8 @@ func (m *Machine) objection(h *host) string {
 		return "its role does not allow it"
 	case s == role.Demoted, s == role.None:
 		return h.rec.Why(m.now, m.cfg.TTL)
+	case o.SystemID != 0 && m.floor.SystemID == 0:
+		return fmt.Sprintf("its system identifier is %d, and the shard's is not known yet", o.SystemID)
 	case o.SystemID != m.floor.SystemID:
 		return fmt.Sprintf("its system identifier is %d, not %d", o.SystemID, m.floor.SystemID)
 	case o.Timeline < m.bar():

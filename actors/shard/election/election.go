@@ -13,12 +13,15 @@
 // that is elected anew must be proven, or in doubt by no more than lateness or a hint; who is elected stays through any
 // doubt. Doubt takes nothing away, but every write grant then needs a fence, and each fence is evidence.
 //
+// The identifier is what all hosts that answer agree on. While they disagree nobody is elected.
+//
 // Whatever is not known counts against a host: no identifier, no timeline, an answer with impossible times, two writers
 // with none of them elected before.
 package election
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"fencepost/role"
@@ -91,6 +94,7 @@ type View struct {
 	Epoch   uint64
 	Elected role.Host // "": nobody
 	Floor   role.Floor
+	Teacher role.Host // the host that alone has told the identifier of Floor; "": that is certain
 	Own     uint32    // the timeline of Floor as far as this process saw it itself: without claims of other members
 	Seen    time.Time // when a host was last seen out of recovery on Own; zero: not known
 	Why     string    // what led to this view
@@ -112,20 +116,45 @@ func (v View) String() string {
 type host struct {
 	HostConfig
 	rec      role.Record
-	answered bool             // or failed, since it was added and since the last FORGET
-	gone     bool             // its address left DNS
-	foreign  bool             // its last answer was another cluster's
-	writable time.Time        // when it was first seen writable; zero: never
-	out      role.Observation // the last one out of recovery on the highest timeline; Asked zero: none
+	answered bool               // or failed, since it was added and since the last FORGET
+	gone     bool               // its address left DNS
+	named    role.Observation   // its last answer with an identifier; Asked zero: none
+	foreign  bool               // its last answer was another cluster's
+	outs     []role.Observation // the last ones out of recovery on the highest timeline, of each cluster
+}
+
+// out is when the host was last seen out of recovery on the highest timeline of a cluster; Asked zero: never.
+func (h *host) out(id uint64) role.Observation {
+	for _, o := range h.outs {
+		if o.SystemID == id {
+			return o
+		}
+	}
+	return role.Observation{}
+}
+
+// maxOuts is of how many clusters that is kept: while the shard's is not known, an address may lead to several.
+const maxOuts = 4
+
+func (h *host) keepOut(o role.Observation) {
+	i := slices.IndexFunc(h.outs, func(p role.Observation) bool { return p.SystemID == o.SystemID })
+	switch {
+	case i < 0:
+		h.outs = append(h.outs[max(0, len(h.outs)-maxOuts+1):len(h.outs):len(h.outs)], o)
+	case o.Timeline >= h.outs[i].Timeline:
+		h.outs[i] = o
+	}
 }
 
 // Machine is the election of one shard.
 type Machine struct {
 	cfg       Config
-	hosts     []*host    // in the order of the list
+	hosts     hosts
 	floor     role.Floor // as seen here
 	seen      time.Time  // … last
 	claim     FloorClaim // of other members, in the generation and cluster of floor
+	teacher   role.Host  // who alone has told the identifier of floor, and may be a stranger; "": it is certain
+	dissent   string     // which hosts belong to different clusters while the identifier is not known
 	elected   *host
 	last      role.Host // elected last, in this generation
 	view      View
@@ -148,7 +177,7 @@ type Machine struct {
 func New(now time.Time, cfg Config, hosts []HostConfig, floor role.Floor, last *View) *Machine {
 	m := &Machine{cfg: cfg, floor: floor, now: now}
 	if last != nil {
-		m.view, m.began, m.seen = *last, now, last.Seen
+		m.view, m.began, m.seen, m.teacher = *last, now, last.Seen, last.Teacher
 		own := last.Floor
 		own.Timeline = last.Own
 		if last.Floor.SystemID == floor.SystemID || last.Floor.Generation < floor.Generation {
@@ -156,6 +185,9 @@ func New(now time.Time, cfg Config, hosts []HostConfig, floor role.Floor, last *
 		} else {
 			m.floor = own
 		}
+	}
+	if cfg.SystemID != 0 || last != nil && m.floor.SystemID != last.Floor.SystemID {
+		m.teacher = ""
 	}
 	if cfg.SystemID != 0 && m.floor.SystemID != cfg.SystemID {
 		m.floor = role.Floor{SystemID: cfg.SystemID, Generation: m.floor.Generation}
@@ -178,6 +210,7 @@ func (m *Machine) restore(last View) {
 	if h == nil || last.Evidence.Host != h.Host || last.Floor.Generation != m.floor.Generation {
 		return
 	}
+	h.named = last.Evidence
 	h.rec.Observe(last.Evidence.Asked, m.cfg.TTL, last.Evidence)
 	h.rec.Doubt(m.now, "the shard was restarted")
 	h.rec.Hear(m.now)

@@ -136,7 +136,7 @@ func TestTexts(t *testing.T) {
 		events[0].event()
 		events = events[1:]
 	}
-	for _, e := range []Effect{ViewChanged{}, Doubt{}, DoubtOver{}, Demoted{}, Conflict{}, ConflictOver{}, Foreign{}, ClaimRefused{}, ProbeNow{}, Stale{}, Bug{}} {
+	for _, e := range []Effect{ViewChanged{}, Doubt{}, DoubtOver{}, Demoted{}, Conflict{}, ConflictOver{}, Foreign{}, Disagreement{}, ClaimRefused{}, ProbeNow{}, Stale{}, Bug{}} {
 		e.effect()
 		if e.String() == "" {
 			t.Errorf("%T has no text", e)

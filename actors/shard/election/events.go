@@ -165,6 +165,9 @@ type (
 		Host           role.Host
 		SystemID, Want uint64
 	}
+	// Disagreement says that hosts belong to different clusters while the shard's is not known: nobody is elected. Which names
+	// two of them.
+	Disagreement struct{ Which string }
 	// ClaimRefused says that another member's word was not followed.
 	ClaimRefused struct {
 		Host role.Host
@@ -188,6 +191,7 @@ func (Demoted) effect()      {}
 func (Conflict) effect()     {}
 func (ConflictOver) effect() {}
 func (Foreign) effect()      {}
+func (Disagreement) effect() {}
 func (ClaimRefused) effect() {}
 func (ProbeNow) effect()     {}
 func (Stale) effect()        {}
@@ -209,6 +213,7 @@ func (e ConflictOver) String() string { return "conflict over" }
 func (e Foreign) String() string {
 	return fmt.Sprintf("foreign %s: system identifier %d instead of %d", e.Host, e.SystemID, e.Want)
 }
+func (e Disagreement) String() string { return "disagreement: " + e.Which }
 func (e ClaimRefused) String() string { return fmt.Sprintf("claim refused %s: %s", e.Host, e.Why) }
 func (e ProbeNow) String() string     { return fmt.Sprintf("probe now %s", e.Host) }
 func (e Stale) String() string        { return fmt.Sprintf("stale %s: %s", e.Host, e.Why) }

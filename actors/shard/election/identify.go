@@ -1,75 +1,124 @@
 package election
 
-// identify learns the shard's system identifier if it is not known: from a host seen writable, of several the one whose
-// identifier most hosts share, else the first seen; or, if none is, from the agreement of all that answered, at least two
-// unless the shard has one host.
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"fencepost/role"
+)
+
+// identify learns the shard's system identifier, if it is in neither the settings nor a state file: from the agreement of all
+// hosts that have answered. While they disagree there is none, and so no primary: nobody here can know which of them are
+// strangers, and what a stranger acknowledges is lost.
+//
+// What two servers agree on, or the only host of the shard says, is the identifier for good, and one that says otherwise
+// later is refused. What a writable server alone has said, because nobody else answered, is one until another host says
+// otherwise: that server may be a stranger, and the others the shard's own.
 func (m *Machine) identify() {
-	if m.floor.SystemID != 0 || m.waiting() {
+	id, servers, dissent := m.hosts.told()
+	switch {
+	case m.teacher == "":
+	case m.hosts.contradict(m.teacher, m.floor.SystemID):
+		m.unlearn()
+	case servers > 1:
+		m.teacher = ""
+	}
+	if m.waiting() {
 		return
 	}
-	var best *host
+	if m.floor.SystemID == 0 && dissent != m.dissent {
+		m.dissent = dissent
+		if dissent != "" {
+			m.emit(Disagreement{dissent})
+			m.reason("the hosts belong to different clusters: %s", dissent)
+		}
+	}
+	if m.floor.SystemID != 0 || id == 0 || dissent != "" {
+		return
+	}
+	if servers > 1 || len(m.hosts.members()) == 1 {
+		m.learn(id, "learnt from the agreement of the hosts")
+	} else if h := m.witness(); h != nil {
+		m.teacher = h.Host
+		m.learn(id, fmt.Sprintf("learnt from %s, which is writable", h.Host))
+	}
+}
+
+func (m *Machine) learn(id uint64, how string) {
+	m.floor.SystemID, m.dissent = id, ""
+	m.reason("system identifier %d %s", id, how)
 	for _, h := range m.hosts {
-		if id := h.rec.Evidence().SystemID; id == 0 || !m.votes(h) || !h.rec.Electable(m.now, m.cfg.TTL) {
+		h.foreign = false
+	}
+}
+
+// contradict reports whether another host than the one that alone told the identifier says otherwise.
+func (l hosts) contradict(teacher role.Host, id uint64) bool {
+	return slices.ContainsFunc(l.members(), func(h *host) bool {
+		return h.Host != teacher && h.named.SystemID != 0 && h.named.SystemID != id
+	})
+}
+
+// unlearn takes back an identifier that one server alone has told.
+func (m *Machine) unlearn() {
+	m.floor = role.Floor{Generation: m.floor.Generation}
+	m.claim, m.teacher, m.seen = FloorClaim{}, "", time.Time{}
+	for _, h := range m.hosts {
+		if h.Role != Any {
+			h.foreign = false
+			m.probe(h)
+		}
+	}
+}
+
+// hosts are those of the list, in its order.
+type hosts []*host
+
+// members are the hosts that have a say.
+func (l hosts) members() (hosts []*host) {
+	for _, h := range l {
+		if h.Role != Any {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// told is the identifier that the hosts have told, and how many servers have: two addresses of one server are one. dissent
+// names two hosts that disagree. An answer counts until the host gives another one: that a host is silent for a moment does
+// not make a stranger of all others the primary.
+func (l hosts) told() (id uint64, servers int, dissent string) {
+	var first role.Observation
+	var parts []string
+	for _, h := range l.members() {
+		last := h.named
+		switch {
+		case last.SystemID == 0:
 			continue
+		case first.SystemID == 0:
+			first, servers = last, 1
+		case last.SystemID != first.SystemID:
+		case !last.SameServer(first):
+			servers++
 		}
-		if best == nil || m.better(h, best) {
-			best = h
+		if len(parts) == 0 || last.SystemID != first.SystemID && len(parts) == 1 {
+			parts = append(parts, fmt.Sprintf("%s has system identifier %d", h.Host, last.SystemID))
 		}
 	}
-	if best != nil {
-		m.floor.SystemID = best.rec.Evidence().SystemID
-		m.reason("system identifier %d learnt from %s, which is writable", m.floor.SystemID, best.Host)
-	} else if m.floor.SystemID = m.agreed(); m.floor.SystemID != 0 {
-		m.reason("system identifier %d learnt from the agreement of the hosts", m.floor.SystemID)
+	if len(parts) > 1 {
+		return 0, servers, strings.Join(parts, ", ")
 	}
-	if m.floor.SystemID != 0 {
-		m.dissent()
-	}
+	return first.SystemID, servers, ""
 }
 
-func (m *Machine) better(h, than *host) bool {
-	a, b := m.supporters(h.rec.Evidence().SystemID), m.supporters(than.rec.Evidence().SystemID)
-	return a > b || a == b && h.writable.Before(than.writable)
-}
-
-func (m *Machine) supporters(id uint64) (n int) {
+// witness is a host that is writable as far as anybody knows.
+func (m *Machine) witness() *host {
 	for _, h := range m.hosts {
-		if h.Role != Any && h.rec.Last().SystemID == id {
-			n++
+		if h.rec.Evidence().SystemID != 0 && m.votes(h) && h.rec.Electable(m.now, m.cfg.TTL) {
+			return h
 		}
 	}
-	return n
-}
-
-// agreed is the identifier that all hosts which told one have in common; 0 if there is none.
-func (m *Machine) agreed() (id uint64) {
-	told, all := 0, 0
-	for _, h := range m.hosts {
-		if h.Role == Any {
-			continue
-		}
-		all++
-		switch last := h.rec.Last().SystemID; {
-		case last == 0:
-			continue
-		case id != 0 && id != last:
-			return 0
-		default:
-			id = last
-			told++
-		}
-	}
-	if told < min(2, all) {
-		return 0
-	}
-	return id
-}
-
-// dissent refuses hosts whose last answer was another cluster's, once the shard's is known.
-func (m *Machine) dissent() {
-	for _, h := range m.hosts {
-		if id := h.rec.Last().SystemID; h.Role != Any && id != 0 && id != m.floor.SystemID {
-			m.on(h.Host, "", func(h *host) { m.refuseForeign(h, h.rec.Last()) })
-		}
-	}
+	return nil
 }

@@ -28,7 +28,14 @@ func (m *Machine) observed(o role.Observation) {
 			return
 		}
 		h.answered = true
-		if h.Role != Any && o.SystemID != 0 && m.floor.SystemID != 0 && o.SystemID != m.floor.SystemID {
+		if o.SystemID != 0 && !o.Asked.Before(h.named.Asked) {
+			h.named = o
+		}
+		if o.Verdict.OutOfRecovery() && o.SystemID != 0 {
+			h.keepOut(o)
+		}
+		// One that contradicts what another host alone has said is no stranger yet: see identify.
+		if h.Role != Any && o.SystemID != 0 && m.floor.SystemID != 0 && o.SystemID != m.floor.SystemID && (m.teacher == "" || m.teacher == h.Host) {
 			m.refuseForeign(h, o)
 			return
 		}
@@ -36,12 +43,6 @@ func (m *Machine) observed(o role.Observation) {
 			h.foreign = false
 		}
 		h.rec.Observe(m.now, m.cfg.TTL, o)
-		if o.Verdict == role.Writable && h.writable.IsZero() && o.Lacks() == "" {
-			h.writable = m.now
-		}
-		if o.Verdict.OutOfRecovery() && o.SystemID != 0 && (o.SystemID != h.out.SystemID || o.Timeline >= h.out.Timeline) {
-			h.out = o
-		}
 	})
 }
 
@@ -163,7 +164,7 @@ func (m *Machine) bar() uint32 { return max(m.floor.Timeline, m.claim.Floor.Time
 
 // restart drops what is known, for a new generation or another cluster.
 func (m *Machine) restart(floor role.Floor, why string) {
-	m.claim, m.seen = FloorClaim{}, time.Time{}
+	m.claim, m.seen, m.teacher, m.dissent = FloorClaim{}, time.Time{}, "", ""
 	m.floor, m.began, m.waitUntil = floor, m.now, m.now
 	m.elect(nil, why)
 	m.last = ""
@@ -179,11 +180,18 @@ func (m *Machine) restart(floor role.Floor, why string) {
 
 func (m *Machine) configure(cfg Config) {
 	m.cfg = cfg
+	if cfg.SystemID != 0 {
+		m.teacher, m.dissent = "", ""
+	}
 	if cfg.SystemID != 0 && cfg.SystemID != m.floor.SystemID {
 		if m.floor.SystemID == 0 {
 			m.floor.SystemID = cfg.SystemID
 			m.reason("the system identifier was set to %d", cfg.SystemID)
-			m.dissent()
+			for _, h := range m.hosts.members() {
+				if id := h.rec.Last().SystemID; id != 0 && id != cfg.SystemID {
+					m.on(h.Host, "", func(h *host) { m.refuseForeign(h, h.rec.Last()) })
+				}
+			}
 			return
 		}
 		m.restart(role.Floor{SystemID: cfg.SystemID, Generation: m.floor.Generation}, fmt.Sprintf("the system identifier was set to %d", cfg.SystemID))

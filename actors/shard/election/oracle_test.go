@@ -50,6 +50,7 @@ func (o *oracle) restart(now time.Time, v View) {
 	o.hosts(list)
 	if f := o.facts[v.Elected]; f != nil && v.Evidence.Host == v.Elected {
 		f.positive = append(f.positive, v.Evidence)
+		f.foreign = append(f.foreign, v.Evidence)
 		f.doubted = append(f.doubted, now)
 		f.heard = now
 	}
@@ -319,6 +320,12 @@ func (o *oracle) floor(v View) error {
 		return nil
 	case g.Generation < f.Generation:
 		return fmt.Errorf("the generation fell: %v to %v", f, g)
+	case g.SystemID != 0 && f.SystemID == 0 && o.cfg.SystemID == 0 && !o.restarted && o.disagree("", g.SystemID):
+		return fmt.Errorf("the identifier became %d, and a host said otherwise", g.SystemID)
+	case v.Teacher != "" && o.disagree(v.Teacher, g.SystemID):
+		return fmt.Errorf("the identifier is %d by the word of %s alone, and another host said otherwise", g.SystemID, v.Teacher)
+	case g.Generation == f.Generation && g.SystemID != f.SystemID && o.view.Teacher != "" && o.disagree(o.view.Teacher, f.SystemID) && (g.SystemID == 0 || !o.disagree("", g.SystemID)):
+		return nil // taken back
 	case g.Generation == f.Generation && g.SystemID != f.SystemID && f.SystemID != 0 && o.cfg.SystemID != g.SystemID:
 		return fmt.Errorf("the identifier changed by itself: %v to %v", f, g)
 	case g.Generation == f.Generation && g.SystemID == f.SystemID && g.Timeline < f.Timeline:
@@ -340,6 +347,19 @@ func (o *oracle) floor(v View) error {
 		return fmt.Errorf("nobody was seen on the floor %v", g)
 	}
 	return nil
+}
+
+// disagree reports whether the last answer with an identifier of some host but one was of another cluster.
+func (o *oracle) disagree(but role.Host, id uint64) bool {
+	return slices.ContainsFunc(o.list, func(c HostConfig) bool {
+		var last role.Observation
+		for _, ob := range o.facts[c.Host].foreign {
+			if !ob.Asked.Before(last.Asked) {
+				last = ob
+			}
+		}
+		return c.Role != Any && c.Host != but && last.SystemID != 0 && last.SystemID != id
+	})
 }
 
 // elected: by its role, on evidence that stands, of the right cluster, not below the floor; if anew, on evidence that

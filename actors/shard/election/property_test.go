@@ -44,6 +44,9 @@ func newCluster(seed uint64) *cluster {
 		w.servers[n] = &server{verdict: role.InRecovery, timeline: 1, system: 7, started: w.now.Add(time.Duration(i)), aurora: w.aurora}
 	}
 	w.servers["a"].verdict = role.Writable
+	if !w.aurora && w.one(10) { // an address is a stranger's from the beginning
+		*w.servers[w.host()] = server{verdict: role.Writable, timeline: 3, system: 8, started: w.now.Add(-time.Second)}
+	}
 	w.cfg, w.list = w.config(), w.hosts()
 	return w
 }
@@ -294,7 +297,7 @@ func TestProperties(t *testing.T) {
 			}
 		}
 	}
-	for _, e := range []Effect{ViewChanged{}, Doubt{}, DoubtOver{}, Demoted{}, Conflict{}, ConflictOver{}, Foreign{}, ClaimRefused{}, ProbeNow{}, Stale{}, Bug{}} {
+	for _, e := range []Effect{ViewChanged{}, Doubt{}, DoubtOver{}, Demoted{}, Conflict{}, ConflictOver{}, Foreign{}, Disagreement{}, ClaimRefused{}, ProbeNow{}, Stale{}, Bug{}} {
 		if kind := fmt.Sprintf("%T", e); seen[kind] < 100 {
 			t.Errorf("in all histories there were only %d of %s", seen[kind], kind)
 		}

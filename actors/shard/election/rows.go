@@ -81,11 +81,17 @@ func (m *Machine) Explain(now time.Time) string {
 	if len(m.conflict.Hosts) > 0 {
 		parts = append(parts, "several servers are writable on one timeline (on_two_writers)")
 	}
+	if m.dissent != "" {
+		parts = append(parts, "the hosts belong to different clusters: "+m.dissent)
+	}
 	if parts == nil {
 		return "no host of the shard could be its primary"
 	}
 	return strings.Join(parts, "; ")
 }
+
+// Disagreement names two hosts that belong to different clusters while the shard's is not known; "" for none.
+func (m *Machine) Disagreement() string { return m.dissent }
 
 // BehindFloor reports whether nobody is elected although a host says that it is writable, because its timeline is below
 // the floor or it belongs to another cluster: what FORGET is for. What a host said before it failed does not count.

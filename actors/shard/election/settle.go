@@ -37,13 +37,13 @@ func (m *Machine) probe(h *host) {
 func (m *Machine) publish() {
 	v := m.view
 	v.Elected, v.Evidence, v.Floor = "", role.Observation{}, m.floor
-	v.Floor.Timeline, v.Own, v.Seen = m.bar(), m.floor.Timeline, m.seen
+	v.Floor.Timeline, v.Own, v.Seen, v.Teacher = m.bar(), m.floor.Timeline, m.seen, m.teacher
 	if m.elected != nil {
 		v.Elected, v.Evidence = m.elected.Host, m.elected.rec.Evidence()
 		m.last = m.elected.Host
 	}
 	if v.Elected == m.view.Elected && v.Floor == m.view.Floor && m.view.Epoch > 0 {
-		m.view.Own, m.view.Seen = v.Own, v.Seen
+		m.view.Own, m.view.Seen, m.view.Teacher = v.Own, v.Seen, v.Teacher
 		return
 	}
 	v.Epoch++
