@@ -20,7 +20,7 @@ var order = [][]string{
 	{"pgerr"},
 	pure,
 	{"config", "metrics"},
-	{"eventloop", "actors/strategy"},
+	{"eventloop", "actors/strategy", "standstill"},
 	{"auth"},
 	{"actors/monitor", "actors/backend", "cluster"},
 	{"actors/shard"},

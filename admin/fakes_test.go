@@ -123,7 +123,10 @@ func (p *process) ServerConnections(string) int { return 4 }
 func (p *process) Draining() bool               { return p.draining.Load() }
 func (p *process) Actors() int                  { return 11 }
 func (p *process) Version() string              { return "0.1.0" }
-func (p *process) System() *actor.ActorSystem   { return p.system }
+func (p *process) Standstills() (uint64, time.Duration) {
+	return 3, 7500 * time.Millisecond
+}
+func (p *process) System() *actor.ActorSystem { return p.system }
 
 // fakeLanes answers what a loop's lanes are asked, with what the test sets; the fields are guarded by mu.
 type fakeLanes struct {

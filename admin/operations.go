@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/config"
@@ -31,6 +33,8 @@ type Operations interface {
 	Draining() bool
 	// Actors is the number of live actors of the process.
 	Actors() int
+	// Standstills is how often the process did not run for more than a second, and how long in all.
+	Standstills() (n uint64, length time.Duration)
 	// Version of Fencepost.
 	Version() string
 	// System is the actor system.

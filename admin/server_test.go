@@ -60,7 +60,7 @@ func TestMetrics(t *testing.T) {
 			`fencepost_pool_fence_seconds_count{database="app",user="app_owner"} 2`,
 			`fencepost_pool_primary_wait_seconds_sum{database="app",user="app_owner"} 0.06`,
 			`fencepost_loop_turns_total{loop="1"}`,
-			`fencepost_clients 6`, `fencepost_actors 11`, `fencepost_draining 0`, `fencepost_loops_answered 1`,
+			`fencepost_clients 6`, `fencepost_actors 11`, `fencepost_draining 0`, `fencepost_standstills_total 3`, `fencepost_standstill_seconds_total 7.5`, `fencepost_loops_answered 1`,
 			`fencepost_scrape_complete 1`, `go_goroutines `, `process_start_time_seconds `,
 		} {
 			if !strings.Contains(body, want) {

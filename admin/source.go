@@ -33,6 +33,7 @@ func single(v float64, labels ...string) []metrics.Sample {
 }
 
 func processFamilies(ops Operations) []metrics.Family {
+	standstills, standstill := ops.Standstills()
 	return []metrics.Family{
 		{Name: "build_info", Type: metrics.Gauge, Labels: []string{"version", "goversion"},
 			Samples: single(1, ops.Version(), runtime.Version()), Help: "Always 1; the labels say what runs."},
@@ -41,6 +42,9 @@ func processFamilies(ops Operations) []metrics.Family {
 			Help: "Client connections, including those still logging in and console sessions."},
 		{Name: "max_client_conn", Type: metrics.Gauge, Samples: single(float64(ops.Config().Fencepost.MaxClientConn)),
 			Help: "Most client connections allowed (max_client_conn)."},
+		{Name: "standstills_total", Type: metrics.Counter, Samples: single(float64(standstills)),
+			Help: "Times the process did not run for more than a second: frozen, without a CPU, asleep with its machine, or held up in Go's runtime."},
+		{Name: "standstill_seconds_total", Type: metrics.Counter, Samples: single(standstill.Seconds()), Help: "How long all of these were."},
 		{Name: "draining", Type: metrics.Gauge, Samples: single(truth(ops.Draining())),
 			Help: "1 once the process was ordered to end; it refuses new clients when drain_grace is over."},
 	}

@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"time"
+
 	"fmt"
 	"maps"
 	"slices"
@@ -94,6 +96,9 @@ func (s *Fencepost) Actors() int {
 	}
 	return n
 }
+
+// Standstills implements admin.Operations.
+func (s *Fencepost) Standstills() (uint64, time.Duration) { return s.watch.Gaps() }
 
 // Version implements admin.Operations.
 func (s *Fencepost) Version() string { return s.version }

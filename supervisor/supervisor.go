@@ -33,6 +33,7 @@ import (
 	"fencepost/cluster"
 	"fencepost/config"
 	"fencepost/eventloop"
+	"fencepost/standstill"
 )
 
 // Fencepost is one running process: everything between its settings and its sockets. Make it with Start, end it with
@@ -65,6 +66,7 @@ type Fencepost struct {
 	stopped  chan struct{}
 	stopErr  error
 	deadSubs deadLetters
+	watch    *standstill.Watch
 }
 
 // Parts are the machines a process is built with. A control, which must fail, replaces one; nothing else does.
@@ -100,10 +102,12 @@ func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Par
 		return nil, err
 	}
 	s.group = g
+	s.watch = standstill.Start(s.watching())
 	s.system = newSystem(log)
 	s.deadSubs.subscribe(s.system, log)
 	s.config.Store(cfg)
 	s.settings.Store(s.snapshot(cfg))
+	defer s.warnOfSlowStart().Stop()
 	if err := s.spawn(cfg); err != nil {
 		s.end()
 		close(s.stopped)
@@ -240,6 +244,7 @@ func (s *Fencepost) end() {
 		cancel()
 	}
 	s.group.Stop()
+	s.watch.Stop()
 	s.log.Info().Msg("stopped")
 }
 

@@ -1,0 +1,118 @@
+// Package standstill notices when the process did not run: frozen (SIGSTOP, a container's freezer, a paused virtual machine),
+// asleep with its machine, without a CPU, or held up in Go's runtime.
+//
+// A Watch beats at an interval and compares the time that passed with the time it asked for. It is a goroutine on a Go
+// timer, which is part of the purpose: an armed timer bounds the stop-the-world that can otherwise last 60 s
+// (docs/decisions/0009-stop-the-world.md).
+//
+// After a freeze the watch is not the first to run. Whoever must not act on what was true before the freeze asks Silence at
+// the place where it acts: until Noticed has returned, Silence tells how long the process has not been seen to run.
+package standstill
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Gap is one standstill.
+type Gap struct {
+	// Length is how long the process did not run, as far as can be known: the time by which a beat came late.
+	Length time.Duration
+	// Asleep is the part of it during which the whole machine slept. Go's clock does not count that time.
+	Asleep time.Duration
+}
+
+// Options configure a Watch. The zero value is ready.
+type Options struct {
+	Interval time.Duration // between beats; 0: Interval
+	Limit    time.Duration // a beat later than this ends a Gap; 0: Limit
+	// Noticed is told of each gap, on the watch's goroutine, before Silence is short again. May be nil.
+	Noticed func(Gap)
+	// Beat is called at each beat that is not the end of a gap, on the watch's goroutine. It must not block. May be nil.
+	Beat func(now time.Time)
+	// Asleep is how long the machine has slept since some moment; nil: the difference of CLOCK_BOOTTIME and CLOCK_MONOTONIC on
+	// Linux, elsewhere always 0.
+	Asleep func() time.Duration
+}
+
+// The defaults of Options.
+const (
+	Interval = time.Second
+	Limit    = time.Second
+)
+
+// Watch is the watch over one process. All methods may be called from any goroutine.
+type Watch struct {
+	opt  Options
+	base time.Time
+	done chan struct{}
+	over chan struct{}
+
+	beat   atomic.Int64 // when it was last seen to run, since base
+	gaps   atomic.Uint64
+	length atomic.Int64 // of all gaps
+}
+
+// Start begins to watch. Stop ends it.
+func Start(opt Options) *Watch {
+	if opt.Interval <= 0 {
+		opt.Interval = Interval
+	}
+	if opt.Limit <= 0 {
+		opt.Limit = Limit
+	}
+	if opt.Asleep == nil {
+		opt.Asleep = asleep
+	}
+	w := &Watch{opt: opt, base: time.Now(), done: make(chan struct{}), over: make(chan struct{})}
+	go w.run(opt.Asleep())
+	return w
+}
+
+// run is the watch's goroutine, ended by Stop.
+func (w *Watch) run(slept time.Duration) {
+	defer close(w.over)
+	t := time.NewTimer(w.opt.Interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-w.done:
+			return
+		case <-t.C:
+		}
+		last := time.Duration(w.beat.Load())
+		now, nowSlept := time.Now(), w.opt.Asleep()
+		gap := Gap{Asleep: max(nowSlept-slept, 0)}
+		gap.Length = now.Sub(w.base) - last - w.opt.Interval + gap.Asleep
+		slept = nowSlept
+		if gap.Length > w.opt.Limit {
+			w.gaps.Add(1)
+			w.length.Add(int64(gap.Length))
+			if w.opt.Noticed != nil {
+				w.opt.Noticed(gap)
+			}
+		} else if w.opt.Beat != nil {
+			w.opt.Beat(now)
+		}
+		// The time of Noticed and Beat counts as time the process ran.
+		w.beat.Store(int64(time.Since(w.base)))
+		t.Reset(w.opt.Interval)
+	}
+}
+
+// Silence is the time since the process was last seen to run, at now. Up to Interval, and Limit behind it, is ordinary. It
+// costs one atomic load. The machine's sleep is not in it, that is known with the next beat only.
+func (w *Watch) Silence(now time.Time) time.Duration {
+	return now.Sub(w.base) - time.Duration(w.beat.Load())
+}
+
+// Gaps is how many gaps there were, and how long all of them together.
+func (w *Watch) Gaps() (n uint64, length time.Duration) {
+	return w.gaps.Load(), time.Duration(w.length.Load())
+}
+
+// Stop ends the watch and waits for its goroutine. To be called once, not from Noticed or Beat.
+func (w *Watch) Stop() {
+	close(w.done)
+	<-w.over
+}
