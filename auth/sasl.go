@@ -53,7 +53,7 @@ func (e *Exchange) stepSCRAMFirst(dst, data []byte) ([]byte, *pgerr.Error) {
 		return dst, fault
 	}
 	if e.scram.AuthzID() != "" {
-		return dst, pgerr.ProtocolViolation("client uses authorization identity, but it is not supported")
+		return dst, pgerr.AuthorizationIdentity()
 	}
 	e.state = saslFinal
 	return wire.AppendSASLContinue(dst, []byte(challenge)), nil

@@ -89,6 +89,20 @@ func DatabaseDisabled(name string) *Error {
 		Hint: "ENABLE it from the console."}
 }
 
+// NoServerPassword is for a login to a server that asks for the password of a user for whom there is none, or only an md5
+// hash or a SCRAM verifier, which cannot be sent.
+func NoServerPassword(user string) *Error {
+	return &Error{Severity: SeverityFatal, Code: InvalidAuthorization,
+		Message: fmt.Sprintf("the server asks for a password of user %q, and none is configured", user),
+		Detail:  "An md5 hash or a SCRAM verifier proves who a client is, but does not log in to a server.",
+		Hint:    "Set password in the database's section, or a plaintext password in the user's section of [users]."}
+}
+
+// AuthorizationIdentity is for a SASL login that names another user to act as.
+func AuthorizationIdentity() *Error {
+	return &Error{Severity: SeverityFatal, Code: FeatureUnsupported, Message: "client uses authorization identity, but it is not supported"}
+}
+
 // LoginFailed is the one answer to a login that failed, whatever the cause: nobody learns from it which users exist.
 func LoginFailed(user string) *Error {
 	return &Error{Severity: SeverityFatal, Code: InvalidPassword,

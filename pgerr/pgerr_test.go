@@ -61,6 +61,8 @@ func table() []row {
 		{"AdminDisconnect", AdminDisconnect(), f, "57P01", "admin forced disconnect", false},
 		{"DatabaseChanged", DatabaseChanged(), f, "57P01", "database configuration changed", false},
 		{"Internal", Internal(errors.New("x")), f, "58000", "internal error in the pooler", false},
+		{"NoServerPassword", NoServerPassword("u"), f, "28000", `the server asks for a password of user "u", and none is configured`, false},
+		{"AuthorizationIdentity", AuthorizationIdentity(), f, "0A000", "client uses authorization identity, but it is not supported", true},
 		{"FeatureNotSupported", FeatureNotSupported("no"), e, "0A000", "no", true},
 		{"ConsoleError", ConsoleError("no"), e, "55000", "no", true},
 		{"ConsoleSyntax", ConsoleSyntax("no"), e, "42601", "invalid command 'no', use SHOW HELP;", true},

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
+	"fencepost/auth"
 	"fencepost/pgerr"
 	"fencepost/role"
 	"fencepost/wire"
@@ -41,7 +44,8 @@ type CredentialSource interface {
 	Password(ctx context.Context) (string, error)
 }
 
-// FixedPassword is a CredentialSource for a password from the settings; "" for servers that ask for none.
+// FixedPassword is a CredentialSource for a password from the settings; "" for servers that ask for none: at
+// others a login fails with pgerr.NoServerPassword.
 type FixedPassword string
 
 // Password returns the password.
@@ -147,6 +151,11 @@ func pgconnConfig(t Target, password string) (*pgconn.Config, error) {
 	cfg.Fallbacks, cfg.TLSConfig = nil, nil
 	cfg.MaxProtocolVersion = "3.2" // long cancel keys where the server has them; older ones negotiate 3.0
 	cfg.ConnectTimeout = t.Timeout
+	if password == "" {
+		cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+			return pgproto3.NewFrontend(auth.Passwordless(r, t.User), w)
+		}
+	}
 	dial := (&net.Dialer{}).DialContext
 	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
@@ -175,6 +184,9 @@ func loginError(err error) (e *pgerr.Error, rejected bool) {
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
 		return pgerr.FromServer("FATAL", pe.Code, pe.Message, pe.Detail, pe.Hint), true
+	}
+	if errors.As(err, &e) { // it asks for a password that we do not have
+		return e, true
 	}
 	return pgerr.CannotConnect(err), false
 }

@@ -1,7 +1,9 @@
 package backend_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -258,6 +260,24 @@ func TestPostgresUnasked(t *testing.T) {
 		eventually(t, "the log", func() bool { return strings.Contains(c.Primary().Log(), "the end of the log") })
 		if asked := strings.Contains(c.Primary().Log(), "aurora_replica_status"); asked != identify {
 			t.Errorf("asked: %t, to be asked: %t", asked, identify)
+		}
+	}
+}
+
+// No empty password goes to a server that asks for one: it would count as a failed login there.
+func TestPostgresNoEmptyPassword(t *testing.T) {
+	n := cluster(t, pgcluster.Options{}).Primary()
+	_, err := backend.PasswordDialer{}.Dial(t.Context(), backend.Target{Host: n.Addr(), User: plain, Database: "postgres",
+		Source: backend.FixedPassword(""), Timeout: time.Minute})
+	var e *pgerr.Error
+	if !errors.As(err, &e) || e.Code != "28000" || !strings.Contains(e.Message, "none is configured") {
+		t.Errorf("got %v", err)
+	}
+	log, err := os.ReadFile(n.LogFile())
+	must(t, err)
+	for _, sign := range []string{"password authentication failed", "empty password"} {
+		if strings.Contains(string(log), sign) {
+			t.Errorf("the server has counted a failed login: %s", log)
 		}
 	}
 }

@@ -59,7 +59,10 @@ func errnoKind(n syscall.Errno) Kind {
 func loginFailure(err error, heard bool) *failure {
 	f := &failure{kind: Garbled, err: err}
 	var answer *pgconn.PgError
+	var own *pgerr.Error // it asks for a password that we do not have
 	switch {
+	case errors.As(err, &own):
+		f.kind, f.code = Rejected, own.Code
 	case errors.As(err, &answer) && pgerr.ValidCode(answer.Code):
 		f.kind, f.code = Rejected, answer.Code
 		switch answer.Code {

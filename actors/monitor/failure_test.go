@@ -40,6 +40,13 @@ func TestFirstAttempt(t *testing.T) {
 			"Refused starting 57P03, State starting", 0},
 		"rejected": {handler{serve: func(c *fakeConn) { closing(c); c.fail("FATAL", "28000") }},
 			"Failed rejected 28000, State rejected", 0},
+		"asks for a password": {handler{serve: func(c *fakeConn) { // there is none, and none is sent
+			closing(c)
+			c.send(&pgproto3.AuthenticationMD5Password{})
+			if n, _ := c.Read(make([]byte, 1)); n > 0 {
+				panic("an empty password was sent")
+			}
+		}}, "Failed rejected 28000, State rejected", 0},
 		"full": {handler{serve: func(c *fakeConn) { closing(c); c.fail("FATAL", "53300") }},
 			"Failed rejected 53300, State rejected", 0},
 		"shutdown": {handler{serve: func(c *fakeConn) { closing(c); c.fail("FATAL", "57P01") }},

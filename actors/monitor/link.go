@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"fencepost/auth"
 	"fencepost/role"
 	"fencepost/wire"
 )
@@ -123,6 +125,11 @@ func pgconnConfig(cfg *Config, password string) (*pgconn.Config, error) {
 	pc.MaxProtocolVersion = "3.2" // long cancel keys where the server has them; older ones negotiate 3.0
 	pc.MaxProtocolMessageBodyLen = maxMessage
 	pc.ConnectTimeout = 0 // the context bounds it
+	if password == "" {
+		pc.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+			return pgproto3.NewFrontend(auth.Passwordless(r, cfg.User), w)
+		}
+	}
 	pc.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	return pc, nil
 }
