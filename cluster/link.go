@@ -129,12 +129,16 @@ func (l *link) write(to *member, request uint64, message []byte) bool {
 	return true
 }
 
-// firstAgain is how long sendWithRetry waits for an answer at first; the wait doubles.
-const firstAgain = 250 * time.Millisecond
+// How long sendWithRetry waits for an answer before it writes again: at first, doubled each time, and at most.
+const (
+	firstAgain = 250 * time.Millisecond
+	mostAgain  = time.Second
+)
 
-// sendWithRetry has a message that will be answered written to a member, both as a datagram and on a stream, and again until the answer
-// has come, so that it arrives where much is lost; the member takes the first that does. What cannot be written for another
-// reason than that time ran out is said by undelivered.
+// sendWithRetry has a message that will be answered written to a member again and again until the answer has come: as a datagram
+// each time, and beside that on a stream, one after the other. Where much is lost the datagrams get through; they do not wait for
+// a stream, which takes its whole time limit where the other side is silent. The member takes the first that arrives. A stream
+// that fails for another reason than that time ran out ends it with undelivered.
 func (l *link) sendWithRetry(to *member, request uint64, message []byte, answered <-chan struct{}) bool {
 	if l.waiting.Add(1) > maxMessages {
 		l.waiting.Add(-1)
@@ -143,35 +147,49 @@ func (l *link) sendWithRetry(to *member, request uint64, message []byte, answere
 	boot, node, streams := to.Boot, to.node.memberlist(), to.streams
 	l.work.Go(func() {
 		defer l.waiting.Add(-1)
-		for wait := firstAgain; ; wait *= 2 {
-			began := time.Now()
-			select {
-			case <-l.life.Done():
-				return
-			case <-answered:
-				return
-			case streams <- struct{}{}:
-			}
+		ended := make(chan error, 1) // of the stream; one at a time
+		ended <- nil
+		for wait := firstAgain; ; wait = min(2*wait, mostAgain) {
 			_ = l.list.SendBestEffort(node, message)
-			err := l.list.SendReliable(node, message)
-			<-streams
-			var late net.Error
-			if err != nil && !(errors.As(err, &late) && late.Timeout()) {
-				l.send(&undelivered{to: boot, request: request, err: err})
-				return
+			again := time.NewTimer(wait)
+			streamEnded := ended
+		waiting:
+			for {
+				select {
+				case <-l.life.Done():
+					again.Stop()
+					return
+				case <-answered:
+					again.Stop()
+					return
+				case err := <-streamEnded:
+					if late, timed := errors.AsType[net.Error](err); err != nil && !(timed && late.Timeout()) {
+						again.Stop()
+						l.send(&undelivered{to: boot, request: request, err: err})
+						return
+					}
+					streamEnded = nil // the next one begins with the next datagram
+					l.work.Go(func() { ended <- l.sendOnStream(node, message, streams, answered) })
+				case <-again.C:
+					break waiting
+				}
 			}
-			again := time.NewTimer(time.Until(began.Add(wait)))
-			select {
-			case <-l.life.Done():
-			case <-answered:
-			case <-again.C:
-				continue
-			}
-			again.Stop()
-			return
 		}
 	})
 	return true
+}
+
+// sendOnStream writes a message on a stream of its own, when one of the member's is free.
+func (l *link) sendOnStream(node *memberlist.Node, message []byte, streams chan struct{}, answered <-chan struct{}) error {
+	select {
+	case <-l.life.Done():
+		return nil
+	case <-answered:
+		return nil
+	case streams <- struct{}{}:
+	}
+	defer func() { <-streams }()
+	return l.list.SendReliable(node, message)
 }
 
 // announce tells everybody what this member says of itself now. One at a time: of two at once, the one that read the older
