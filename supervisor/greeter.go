@@ -124,7 +124,7 @@ func (g *greeter) cancel(key wire.CancelKey) {
 }
 
 func (g *greeter) admit(s wire.Startup, rest []byte) {
-	if g.l.s.closed.Load() {
+	if g.l.s.closed.Load() && !g.isAdmin(s) {
 		g.refuse(pgerr.ShutdownLogin())
 		return
 	}
@@ -146,6 +146,11 @@ func (g *greeter) admit(s wire.Startup, rest []byte) {
 	}
 	to := g.l.s.tree.sessions[g.l.place(database, s.User)]
 	g.l.s.system.Root.Send(to, &frontend.Admit{Socket: socket, Startup: s, Early: early, Since: g.since, Timeout: timeout})
+}
+
+// isAdmin reports whether an admin asks for the console on the Unix socket, who is served while the process drains.
+func (g *greeter) isAdmin(s wire.Startup) bool {
+	return frontend.Consoles[s.Database] && !g.conn.RemoteAddr().IsValid() && g.l.s.settings.Load().Admins[s.User]
 }
 
 func (g *greeter) refuse(e *pgerr.Error) {

@@ -21,7 +21,8 @@ type listener struct {
 	s          *Fencepost
 	loop       eventloop.Loop
 	listening  chan error
-	acceptors  []eventloop.Acceptor
+	tcp        []eventloop.Acceptor
+	unix       []eventloop.Acceptor
 	socket     string      // path of the unix socket to remove at the end
 	inode      os.FileInfo // of the socket: a successor may have put its own there by then
 	next       int
@@ -40,8 +41,8 @@ func (l *listener) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		l.listening <- l.listen()
-	case stopListening:
-		l.stop()
+	case yield:
+		l.yield()
 	case *actor.Stopping:
 		l.stop()
 		for g := range l.greeting {
@@ -62,7 +63,7 @@ func (l *listener) listen() error {
 		if err != nil {
 			return fmt.Errorf("listen_addr %s: %w", addr, err)
 		}
-		if err := l.accept(ln, f.ListenBacklog); err != nil {
+		if err := l.accept(ln, f.ListenBacklog, &l.tcp); err != nil {
 			return err
 		}
 		l.s.log.Info().Stringer("addr", ln.Addr()).Msg("listening")
@@ -99,14 +100,14 @@ func (l *listener) listenUnix(path string, f *config.Fencepost) error {
 			return fmt.Errorf("unix_socket_dir: %w", err)
 		}
 	}
-	if err := l.accept(ln, f.ListenBacklog); err != nil {
+	if err := l.accept(ln, f.ListenBacklog, &l.unix); err != nil {
 		return err
 	}
 	l.s.log.Info().Str("addr", path).Msg("listening")
 	return nil
 }
 
-func (l *listener) accept(ln net.Listener, backlog int) error {
+func (l *listener) accept(ln net.Listener, backlog int, list *[]eventloop.Acceptor) error {
 	if err := setBacklog(ln, backlog); err != nil {
 		return fmt.Errorf("listen_backlog: %w", err)
 	}
@@ -114,7 +115,7 @@ func (l *listener) accept(ln net.Listener, backlog int) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	l.acceptors = append(l.acceptors, a)
+	*list = append(*list, a)
 	return nil
 }
 
@@ -125,11 +126,23 @@ func (l *listener) acceptFailed(err error) {
 	}
 }
 
-func (l *listener) stop() {
-	for _, a := range l.acceptors {
+// yield leaves a shared port to the process that takes over. A port of our own, and the Unix socket, stay open for cancels
+// and admins until the end.
+func (l *listener) yield() {
+	if !l.s.config.Load().Fencepost.SoReuseport {
+		return
+	}
+	for _, a := range l.tcp {
 		a.Close()
 	}
-	l.acceptors = nil
+	l.tcp = nil
+}
+
+func (l *listener) stop() {
+	for _, a := range append(l.tcp, l.unix...) {
+		a.Close()
+	}
+	l.tcp, l.unix = nil, nil
 	if l.socket != "" {
 		if now, err := os.Lstat(l.socket); err == nil && os.SameFile(now, l.inode) {
 			os.Remove(l.socket)

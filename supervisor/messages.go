@@ -10,5 +10,5 @@ type (
 	endShard struct{ name string }
 )
 
-// stopListening asks the listener to close its sockets. Nothing answers.
-type stopListening struct{}
+// yield tells the listener that no client is taken any more: it leaves a shared port to a successor. Nothing answers.
+type yield struct{}

@@ -160,7 +160,7 @@ func (s *Fencepost) run() {
 	}
 	s.closed.Store(true)
 	if how != admin.Immediate {
-		s.system.Root.Send(s.tree.listener, stopListening{})
+		s.system.Root.Send(s.tree.listener, yield{})
 		s.drain(how)
 	}
 	s.end()
@@ -185,7 +185,8 @@ func (s *Fencepost) grace(how admin.Shutdown) admin.Shutdown {
 
 var shutdownNames = map[admin.Shutdown]string{admin.Immediate: "immediate", admin.WaitForServers: "drain", admin.WaitForClients: "wait_for_clients"}
 
-// drain waits until every client is gone, drain_timeout is over, or another order to end comes.
+// drain waits until every client but those of the console is gone, drain_timeout is over, or another order to end comes.
+// Cancel requests are served meanwhile, since what they cancel is what is waited for, and so are admins on the Unix socket.
 func (s *Fencepost) drain(how admin.Shutdown) {
 	var limit <-chan time.Time
 	if d := s.config.Load().Fencepost.DrainTimeout; d > 0 {
@@ -197,21 +198,24 @@ func (s *Fencepost) drain(how admin.Shutdown) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	last := time.Now()
-	for s.clients.Load() > 0 {
+	for s.serving() > 0 {
 		select {
 		case <-look.C:
 			if time.Since(last) >= 10*time.Second {
 				last = time.Now()
-				s.log.Info().Int64("clients", s.clients.Load()).Msg("waiting for clients to leave")
+				s.log.Info().Int64("clients", s.serving()).Msg("waiting for clients to leave")
 			}
 		case <-limit:
-			s.log.Warn().Int64("clients", s.clients.Load()).Msg("drain_timeout is over: the remaining sessions are ended")
+			s.log.Warn().Int64("clients", s.serving()).Msg("drain_timeout is over: the remaining sessions are ended")
 			return
 		case <-s.ending:
 			return
 		}
 	}
 }
+
+// serving is how many clients there are besides the console's.
+func (s *Fencepost) serving() int64 { return s.clients.Load() - s.tree.frontendDeps.Consoles.Load() }
 
 // end stops everything, in the order that ARCHITECTURE.md gives, each part with a time limit of its own.
 func (s *Fencepost) end() {

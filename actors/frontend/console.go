@@ -14,6 +14,7 @@ func (f *Frontend) openConsole() {
 		return
 	}
 	f.phase = console
+	f.deps.Consoles.Add(1)
 	out := wire.AppendAuthenticationOk(nil)
 	for _, p := range [][2]string{
 		{"server_version", "18.0 (Fencepost " + f.deps.Version + ")"}, {"client_encoding", "UTF8"}, {"server_encoding", "UTF8"},

@@ -39,6 +39,9 @@ func (f *Frontend) close(e *pgerr.Error, why string, gone bool) {
 	// with, and a second close returns above.
 	was := f.phase
 	f.phase = ended
+	if was == console {
+		f.deps.Consoles.Add(-1)
+	}
 	// The client has its last word already: an error inside a message would be read as part of it, and after the server's
 	// own FATAL nothing more is expected.
 	told := f.midAnswer || was == active && f.backend != nil && f.backend.Farewell()

@@ -63,6 +63,8 @@ type Deps struct {
 	Admin    *actor.PID
 	Clients  *atomic.Int64 // clients admitted and not gone, console included
 	Draining *atomic.Bool
+	// Consoles is how many of Clients are logged in to the console; they hold up no drain.
+	Consoles atomic.Int64
 	NextID   func() uint64
 	Version  string
 	Log      zerolog.Logger
