@@ -53,6 +53,9 @@ func (l *Lane) weigh(m *entry, asked bool) worth {
 // proof asked for after the last rise.
 func (l *Lane) value(c claim) worth {
 	v, p := l.view, c.proof
+	if v.Elected != "" && l.spec.Shard.Current().Elected == "" {
+		return worthFence // it waits for the primary: what was known before this process stood still is not to be granted by
+	}
 	switch {
 	case !c.elected || outdates(v, c.known):
 		return worthNothing

@@ -212,8 +212,13 @@ func (a *decider) handle(message any) {
 		}
 	}()
 	now := time.Now()
+	if gap := a.cfg.Shard.stoodStill(now.Sub(a.cfg.Shard.base)); gap > 0 {
+		a.elect(now, now, election.StoodStill{For: gap})
+		a.finish(now)
+	}
 	a.dispatch(now, message)
 	a.finish(now)
+	a.cfg.Shard.beats(now, a.mem.settings.Election.TTL)
 	whole = true
 }
 

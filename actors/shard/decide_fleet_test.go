@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"fencepost/actors/monitor"
 	"fencepost/actors/shard"
 	fleet "fencepost/cluster"
 	"fencepost/cluster/evidence"
@@ -47,5 +48,30 @@ func TestShardRestartKeepsWhatItSaw(t *testing.T) {
 		if f := p.shard.View().Floor; f != 5 {
 			t.Errorf("floor %d, after this process has seen timeline 5", f)
 		}
+	})
+}
+
+// Whoever is about to grant a write while the actor has handled nothing for evidence_ttl finds no primary, and the actor asks
+// all hosts before there is one again.
+func TestShardStoodStill(t *testing.T) {
+	inPlace(t, settings(hostA, hostB), func(p *place) {
+		p.healthy()
+		p.run(10*time.Second, p.beat)
+		if v := p.shard.Current(); v.Elected != hostA {
+			t.Fatalf("without a standstill %q is elected", v.Elected)
+		}
+		blocked := make(chan shard.PauseState)
+		p.send(&shard.PauseWrites{ID: "frozen", For: time.Second, Reply: blocked}) // the actor stands still until this is read
+		time.Sleep(4 * time.Second)
+		if v := p.shard.Current(); v.Elected != "" || p.shard.View() != v || v.Explanation == "" {
+			t.Errorf("after 4 s %q is elected", v.Elected)
+		}
+		<-blocked
+		p.send(&monitor.Late{})
+		p.wantElected("")
+		p.probed(primary(hostA, 1))
+		p.wantElected("") // b has not answered yet
+		p.probed(primary(hostB, 2))
+		p.wantElected(hostB)
 	})
 }

@@ -147,9 +147,15 @@ func (a *decider) ticked(now time.Time) {
 // tickEvery is how long rows and lag go without being looked at.
 const tickEvery = time.Second
 
+// beatsPerTTL is how often the actor handles a message in evidence_ttl, at least.
+const beatsPerTTL = 4
+
 // arm sets the alarm to when time alone may change something.
 func (a *decider) arm(now time.Time) {
 	next := now.Add(tickEvery)
+	if ttl := a.mem.settings.Election.TTL; ttl > 0 {
+		next = now.Add(min(tickEvery, ttl/beatsPerTTL)) // see Shard.Current
+	}
 	sooner := func(t time.Time) {
 		if !t.IsZero() && t.Before(next) {
 			next = t

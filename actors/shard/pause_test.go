@@ -58,12 +58,12 @@ func TestPauseIsOverBeforeItsTimer(t *testing.T) {
 		first, second := make(chan shard.PauseState), make(chan shard.PauseState, 1)
 		p.send(&shard.PauseWrites{ID: "frozen", For: 2 * time.Second, Reply: first}) // the actor stands still until this is read
 		p.send(&shard.PauseWrites{ID: "frozen", For: 2 * time.Second, Reply: second})
-		p.pass(5 * time.Second)
+		p.pass(2500 * time.Millisecond) // less than makes the actor ask its hosts again
 		if s := <-first; !s.Paused {
 			t.Errorf("at first: %+v", s)
 		}
 		if s := <-second; s.Paused {
-			t.Errorf("five seconds later: %+v", s)
+			t.Errorf("later: %+v", s)
 		}
 		p.settle()
 		p.wantElected(hostA)

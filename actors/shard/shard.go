@@ -7,6 +7,7 @@
 package shard
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,11 @@ type Shard struct {
 	doubted atomic.Bool
 	risen   atomic.Int64
 	hinted  atomic.Int64 // when RaiseHint last did something, since base
+
+	// A process that stood still, because it was frozen, suspended or starved, does not know what has happened meanwhile.
+	// beat is when the actor last handled a message, since base; patience is how old that may be, 0: there is no actor.
+	beat     atomic.Int64
+	patience atomic.Int64
 }
 
 // NewShard makes the handle of a shard of which nothing is known: no primary until its actor publishes one.
@@ -51,6 +57,37 @@ func newHandle(name string) *Shard {
 
 // View is the present decision.
 func (s *Shard) View() *View { return s.view.Load() }
+
+// Current is View for a caller that is about to grant a write by it. If the actor has handled nothing for evidence_ttl, this
+// process stood still, and whoever notices first withdraws the primary: the hosts have to be asked again. The actor
+// notices with its next message, and publishes its own view.
+func (s *Shard) Current() *View {
+	v := s.view.Load()
+	gap := s.stoodStill(time.Since(s.base))
+	if gap == 0 || v.Static || v.Elected == "" {
+		return v
+	}
+	w := *v
+	w.Elected, w.Refuse = "", false
+	w.Explanation = fmt.Sprintf("this process stood still for %v: the hosts are asked again", gap.Round(time.Millisecond))
+	s.view.CompareAndSwap(v, &w)
+	return s.view.Load()
+}
+
+// stoodStill is for how long nothing was handled, if that is too long; else 0. at is since base.
+func (s *Shard) stoodStill(at time.Duration) time.Duration {
+	gap := at - time.Duration(s.beat.Load())
+	if limit := time.Duration(s.patience.Load()); limit == 0 || gap <= limit {
+		return 0
+	}
+	return gap
+}
+
+// beats says that the actor has handled what it was sent, and published what follows. Only the shard's actor calls it.
+func (s *Shard) beats(now time.Time, patience time.Duration) {
+	s.beat.Store(int64(now.Sub(s.base)))
+	s.patience.Store(int64(patience))
+}
 
 // Publish replaces the view. Only the shard's actor calls it.
 func (s *Shard) Publish(v *View) { s.view.Store(v) }

@@ -260,6 +260,10 @@ func (m *Machine) apply(ev Event) {
 		m.forget(e, false)
 	case TakeOver:
 		m.forget(Forget{Generation: e.Generation}, true)
+	case StoodStill:
+		claim, seen := m.claim, m.seen
+		m.restart(m.floor, fmt.Sprintf("this process stood still for %v: the hosts are asked again", e.For.Round(time.Millisecond)))
+		m.claim, m.seen = claim, seen
 	case FloorKept:
 		m.seen = e.Seen
 	case FloorClaim:

@@ -71,6 +71,9 @@ type (
 	// TakeOver counts on from a later generation, which another member is in. Identifier, floor and evidence stay: nobody has
 	// ordered anything here.
 	TakeOver struct{ Generation uint64 }
+	// StoodStill says that this process did nothing for so long: all evidence is void, and the next election waits for the
+	// hosts as the first one does. Identifier, floor and claims stay.
+	StoodStill struct{ For time.Duration }
 	// FloorKept says when the floor that New was given was seen last.
 	FloorKept struct{ Seen time.Time }
 	// FloorClaim is what the floor has to be at least by the word of other members, who saw the host out of recovery on a
@@ -99,6 +102,7 @@ func (Hosts) event()       {}
 func (Forget) event()      {}
 func (TakeOver) event()    {}
 func (FloorKept) event()   {}
+func (StoodStill) event()  {}
 func (FloorClaim) event()  {}
 func (Configure) event()   {}
 func (Tick) event()        {}
@@ -117,6 +121,7 @@ func (e AddressBack) String() string { return fmt.Sprintf("address back %s", e.H
 func (e Hosts) String() string       { return fmt.Sprintf("hosts %v", e.List) }
 func (e Forget) String() string      { return fmt.Sprintf("forget %d", e.Generation) }
 func (e TakeOver) String() string    { return fmt.Sprintf("take over %d", e.Generation) }
+func (e StoodStill) String() string  { return fmt.Sprintf("stood still for %v", e.For) }
 func (e FloorKept) String() string   { return "floor kept since " + e.Seen.UTC().Format(time.RFC3339) }
 func (e FloorClaim) String() string  { return fmt.Sprintf("floor claim %s: %s", e.Host, e.Floor) }
 func (e Configure) String() string   { return fmt.Sprintf("configure %+v", e.Config) }

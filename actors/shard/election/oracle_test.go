@@ -160,6 +160,8 @@ func (o *oracle) took(now time.Time, ev Event) {
 		f(e.Host).gone = false
 	case Hosts:
 		o.hosts(e.List)
+	case StoodStill:
+		o.forget()
 	case Forget:
 		if e.At.IsZero() && (e.Generation == 0 || e.Generation > o.view.Floor.Generation) || !e.At.IsZero() && !o.view.Seen.After(e.At) {
 			o.forget()

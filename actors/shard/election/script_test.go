@@ -20,7 +20,7 @@ import (
 //	  +100ms                     time passes (no event)
 //	  HOST writable TIMELINE | readonly TIMELINE | standby | senseless | aurora   [id=7] [asked=50ms ago] [fence|login|gossip] [started=N]
 //	  late HOST   lost HOST   closed HOST   refused HOST [after-loss] [CODE]   failed HOST   heard HOST   hint HOST
-//	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION [ordered=AGO]]   takeover GENERATION   kept AGO   claim HOST [TIMELINE [system=N] [generation=N]]   configure key=value...   tick
+//	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION [ordered=AGO]]   takeover GENERATION   stood still D   kept AGO   claim HOST [TIMELINE [system=N] [generation=N]]   configure key=value...   tick
 //	  restart                    the machine is made anew from its last view
 //	state                        view, doubt, and what is known about the hosts
 //	explain                      what is said to who waits
@@ -220,6 +220,12 @@ func (s *script) event(t *testing.T, f []string) Event {
 			e.At = s.now.Add(-ago)
 		}
 		return e
+	case "stood": // still
+		d, err := time.ParseDuration(f[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return StoodStill{d}
 	case "takeover":
 		return TakeOver{number(t, f[1])}
 	case "kept":
