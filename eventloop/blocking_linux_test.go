@@ -13,7 +13,7 @@ import (
 // stop that lasts until the next Go timer, which is the one below. No other timer must be there: each would end it.
 func TestStopTheWorldMeetsALoopThatBlocks(t *testing.T) {
 	const stops, late = 150_000, 5 * time.Second
-	const enough = 10 * time.Second // where other programs hold the processors, fewer stops have to do
+	const enough = 10 * time.Second                                             // where other programs hold the processors, fewer stops have to do
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))) // each of the two needs a processor
 	rescue := time.AfterFunc(2*late, func() {})
 	defer rescue.Stop()
