@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,4 +160,68 @@ func TestSuccessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
+}
+
+// A client of the Unix socket has no address; the log says where it came from.
+func TestLogOfUnixClients(t *testing.T) {
+	dir, port := t.TempDir(), free(t)
+	cfg, err := config.Parse("fencepost.toml", fmt.Appendf(nil, `
+[fencepost]
+listen_port = %d
+listen_addr = "127.0.0.1"
+unix_socket_dir = %q
+admin_http = ""
+auth_type = "trust"
+admin_users = ["ops"]
+[shards.main]
+hosts = [{ addr = "127.0.0.1:1", role = "any" }]
+[databases.app]
+shard = "main"
+[users.ops]
+password = "o"
+`, port, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(lineLog, 100)
+	s, err := Start(cfg, "test", zerolog.New(lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Shutdown(admin.Immediate); _ = s.Wait() }()
+	c, err := net.Dial("unix", filepath.Join(dir, fmt.Sprintf(".s.PGSQL.%d", port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	f := pgproto3.NewFrontend(c, c)
+	f.Send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: map[string]string{"user": "ops", "database": "fencepost"}})
+	if err := f.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.After(10 * time.Second)
+	for {
+		select {
+		case line := <-lines:
+			if strings.Contains(line, "client logged in") {
+				if !strings.Contains(line, `"addr":"unix"`) {
+					t.Error(line)
+				}
+				return
+			}
+		case <-limit:
+			t.Fatal("no line says that a client has logged in")
+		}
+	}
+}
+
+// lineLog passes on the lines of a log; those beyond its room are dropped.
+type lineLog chan string
+
+func (l lineLog) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return len(b), nil
 }

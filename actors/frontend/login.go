@@ -3,6 +3,7 @@ package frontend
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"time"
 
 	"fencepost/actors/backend"
@@ -158,7 +159,7 @@ func (f *Frontend) ready(out []byte) {
 	out = wire.AppendBackendKeyData(out, f.key.PID, f.key.Secret)
 	out = wire.AppendReadyForQuery(out, wire.TxIdle)
 	if st.LogConnections {
-		f.deps.Log.Info().Uint64("client", f.id).Str("user", f.user).Str("database", f.database).Stringer("addr", f.conn.RemoteAddr()).Msg("client logged in")
+		f.deps.Log.Info().Uint64("client", f.id).Str("user", f.user).Str("database", f.database).Str("addr", addrText(f.conn.RemoteAddr())).Msg("client logged in")
 	}
 	f.loop.StopTimer(&f.startup.timer)
 	f.startup = nil
@@ -170,4 +171,12 @@ func (f *Frontend) ready(out []byte) {
 	if f.ending != nil {
 		f.boundary()
 	}
+}
+
+// addrText is where a client comes from, for the log: "unix" is the Unix socket.
+func addrText(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return "unix"
+	}
+	return a.String()
 }

@@ -107,8 +107,11 @@ func (j *journal) observed(now time.Time, o *Observed) {
 	}
 	j.verdict, j.timeline, j.system = o.Verdict, o.Timeline, o.SystemID
 	if ev := j.transition(now, j.log.Info()); ev != nil {
-		ev.Stringer("verdict", o.Verdict).Uint32("timeline", o.Timeline).Uint64("system_identifier", o.SystemID).
-			Bool("no_timelines", o.NoTimelines).Msg("host shows its role")
+		ev.Stringer("verdict", o.Verdict).Uint32("timeline", o.Timeline).Uint64("system_identifier", o.SystemID)
+		if o.NoTimelines {
+			ev.Bool("no_timelines", true)
+		}
+		ev.Msg("host shows its role")
 	}
 }
 

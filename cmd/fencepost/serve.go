@@ -21,7 +21,7 @@ func serve(path string) error {
 	if err != nil {
 		return err
 	}
-	log, flush := newLogger(&cfg.Fencepost)
+	log, flush := newLogger(&cfg.Fencepost, os.Stderr)
 	defer flush()
 	if err := writePidfile(cfg.Fencepost.Pidfile); err != nil {
 		return err
@@ -58,13 +58,17 @@ func obey(s *supervisor.Fencepost, signals <-chan os.Signal) {
 	}
 }
 
-func newLogger(f *config.Fencepost) (zerolog.Logger, func()) {
-	queue := supervisor.NewLogQueue(os.Stderr)
+// newLogger writes to out: colours only to a terminal, durations with their unit.
+func newLogger(f *config.Fencepost, out *os.File) (zerolog.Logger, func()) {
+	queue := supervisor.NewLogQueue(out)
 	var w io.Writer = queue
 	if f.LogFormat == config.LogConsole {
-		w = zerolog.ConsoleWriter{Out: queue, TimeFormat: "15:04:05.000"}
+		stat, err := out.Stat()
+		terminal := err == nil && stat.Mode()&os.ModeCharDevice != 0
+		w = zerolog.ConsoleWriter{Out: queue, TimeFormat: "15:04:05.000", NoColor: !terminal}
 	}
 	setLevel(f.LogLevel)
+	zerolog.DurationFieldFormat = zerolog.DurationFormatString
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
 	return zerolog.New(w).With().Timestamp().Logger(), func() { queue.Close() }
 }
