@@ -148,6 +148,8 @@ func TestShardShutdownNotice(t *testing.T) {
 		p.wantState(health.Unhealthy)
 		now := time.Now()
 		p.send(&monitor.Lost{Host: hostA, Kind: monitor.Broken, Code: pgerr.AdminShutdown, At: now}, &monitor.State{Host: hostA, Kind: monitor.Connecting})
+		p.wantState(health.Unhealthy) // all that were idle may have been ended by somebody
+		p.send(&monitor.Failed{Host: hostA, Kind: monitor.Broken, Code: pgerr.AdminShutdown, Asked: time.Now(), At: time.Now()})
 		p.wantState(health.Failover)
 		p.wantElected(hostA)
 		if v := p.shard.View(); !strings.Contains(v.Explanation, "failover since") {
@@ -167,7 +169,13 @@ func TestShardShutdownNoticeWithoutLoss(t *testing.T) {
 		p.healthy()
 		p.send(&shard.Hinted{Host: hostA, Code: pgerr.AdminShutdown, At: time.Now()})
 		p.wantState(health.Healthy)
+		early := time.Now()
+		p.settle()
 		p.send(&monitor.Lost{Host: hostA, Kind: monitor.Broken, At: time.Now()}, &monitor.State{Host: hostA, Kind: monitor.Connecting})
+		p.wantState(health.Unhealthy)
+		p.send(&monitor.Refused{Host: hostA, Kind: monitor.Starting, Code: pgerr.CannotConnectNow, Asked: early.Add(-time.Second), At: time.Now()})
+		p.wantState(health.Unhealthy) // the attempt began before the notice
+		p.send(&monitor.Refused{Host: hostA, Kind: monitor.Starting, Code: pgerr.CannotConnectNow, Asked: time.Now(), At: time.Now()})
 		p.wantState(health.Failover)
 	})
 }

@@ -170,7 +170,7 @@ func (a *decider) monitorLost(now time.Time, m *monitor.Lost) {
 func (a *decider) monitorGone(now time.Time, h role.Host, e health.Disconnected) {
 	if w := a.monitors.hosts[h]; w != nil && w.up {
 		w.up = false
-		e.Host, e.Monitor = h, true
+		e.Host = h
 		a.assess(now, e)
 	}
 }
@@ -193,6 +193,9 @@ func (a *decider) monitorFailed(now time.Time, m *monitor.Failed) {
 		why = "it does not speak PostgreSQL's protocol"
 	}
 	a.elect(now, m.At, election.Failed{Host: m.Host, Why: why, At: m.At})
+	if announcesEnd(m.Code) { // at a login: it was being shut down just then
+		a.assess(now, health.MonitorState{Host: m.Host, Kind: healthKind(m.Kind, m.Code), Asked: m.Asked})
+	}
 	if m.Code != "" {
 		a.elect(now, m.At, election.Heard{Host: m.Host, At: m.At})
 	}
@@ -215,12 +218,15 @@ func (a *decider) monitorState(now time.Time, m *monitor.State) {
 	case m.Kind != monitor.Up && m.Kind != monitor.Senseless: // a monitor that was restarted has told of no loss
 		a.monitorGone(now, m.Host, health.Disconnected{Expected: true, At: now})
 	}
-	a.assess(now, health.MonitorState{Host: m.Host, Kind: healthKind(m.Kind)})
+	a.assess(now, health.MonitorState{Host: m.Host, Kind: healthKind(m.Kind, m.Code)})
 	a.stale = true
 }
 
 // healthKind is what a monitor's kind means to the state of the shard.
-func healthKind(k monitor.Kind) health.Monitor {
+func healthKind(k monitor.Kind, code string) health.Monitor {
+	if announcesEnd(code) {
+		return health.MonitorStarting
+	}
 	switch k {
 	case monitor.Up:
 		return health.MonitorUp

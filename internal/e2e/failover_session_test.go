@@ -149,3 +149,27 @@ func TestFailoverSessionModeWriters(t *testing.T) {
 	w.verdict(lossCodes)
 	g.none()
 }
+
+// Somebody ends all idle sessions of a healthy primary, the monitor's among them, again and again. Each hears what all hear at
+// a shutdown. It is none: transactions go on, and nothing is given up.
+func TestIdleSessionsAreEnded(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, front{standbys: 1})
+	g.elects(g.node, "healthy")
+	c := mustLogin(t, g.transaction())
+	if got, err := c.exchange(1, query("BEGIN; INSERT INTO written VALUES ('kept', 1)")); err != nil || !strings.HasSuffix(got, "Z[T]") {
+		t.Fatalf("%s, %v", got, err)
+	}
+	for range 20 {
+		g.value("SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE state = 'idle' AND backend_type = 'client backend' AND pid <> pg_backend_pid()")
+		// A statement may meet a connection that is being ended just then, and hears of it.
+		g.must(poll(patience, func() (bool, error) { _, err := served(g.transaction(), true); return err == nil, nil }))
+	}
+	if got, err := c.exchange(1, query("COMMIT")); err != nil || got != "C[COMMIT] Z[I]" {
+		t.Errorf("commit: %s, %v\n%s", got, err, g.said())
+	}
+	g.elects(g.node, "healthy")
+	if lines := g.pooler.Lines(time.Time{}, "shard: state", `"state":"failover"`); len(lines) > 0 {
+		t.Errorf("given up: %v", lines)
+	}
+}

@@ -45,13 +45,12 @@ func (k Monitor) Down() bool {
 type (
 	// Connected says that a connection to a host stands, a backend's or its monitor's.
 	Connected struct{ Host role.Host }
-	// Disconnected says that one ended. Expected: we closed it. Monitor: it was the monitor's. Code is the SQLSTATE the
+	// Disconnected says that one ended. Expected: we closed it. Code is the SQLSTATE the
 	// server sent last, "" for none: one that announces a shutdown counts as a ShutdownNotice. Opened is when it was
 	// connected, zero if that is not known.
 	Disconnected struct {
 		Host     role.Host
 		Expected bool
-		Monitor  bool
 		Code     string
 		Opened   time.Time
 		At       time.Time
@@ -67,10 +66,12 @@ type (
 		Host role.Host
 		At   time.Time
 	}
-	// MonitorState says how the host's monitor fares. It comes after the Disconnected of the monitor's connection.
+	// MonitorState says how the host's monitor fares. It comes after the Disconnected of the monitor's connection. Asked is
+	// when the attempt to connect that showed it began; zero: it was none.
 	MonitorState struct {
-		Host role.Host
-		Kind Monitor
+		Host  role.Host
+		Kind  Monitor
+		Asked time.Time
 	}
 	// MonitorAnswered says that a probe was answered, whatever the answer.
 	MonitorAnswered struct {
@@ -86,11 +87,10 @@ type (
 	// Elected says who is elected now; "" for nobody. It comes before the Proven that it rests on, or after.
 	Elected struct{ Host role.Host }
 	// ShutdownNotice says that a server announced its end on a connection that is still there, in an error or a notice
-	// (admin_shutdown, crash_shutdown). Monitor: on the monitor's own.
+	// (admin_shutdown, crash_shutdown).
 	ShutdownNotice struct {
-		Host    role.Host
-		Code    string
-		Monitor bool
+		Host role.Host
+		Code string
 	}
 	// SourceSaysFailover says that a notification source declared the host failed.
 	SourceSaysFailover struct {
@@ -122,7 +122,7 @@ func (Tick) event()               {}
 
 func (e Connected) String() string { return fmt.Sprintf("connected %s", e.Host) }
 func (e Disconnected) String() string {
-	return fmt.Sprintf("disconnected %s expected=%t monitor=%t %q", e.Host, e.Expected, e.Monitor, e.Code)
+	return fmt.Sprintf("disconnected %s expected=%t %q", e.Host, e.Expected, e.Code)
 }
 func (e ConnectFailed) String() string { return fmt.Sprintf("connect failed %s %q", e.Host, e.Code) }
 func (e Heard) String() string         { return fmt.Sprintf("heard %s", e.Host) }
@@ -133,7 +133,7 @@ func (e MonitorAnswered) String() string {
 func (e Proven) String() string  { return fmt.Sprintf("proven %s", e.Host) }
 func (e Elected) String() string { return fmt.Sprintf("elected %q", e.Host) }
 func (e ShutdownNotice) String() string {
-	return fmt.Sprintf("shutdown notice %s %s monitor=%t", e.Host, e.Code, e.Monitor)
+	return fmt.Sprintf("shutdown notice %s %s", e.Host, e.Code)
 }
 func (e SourceSaysFailover) String() string {
 	return fmt.Sprintf("source says failover %s: %s", e.Host, e.Why)

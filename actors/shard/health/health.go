@@ -7,7 +7,9 @@
 //	Unhealthy --> Healthy     the primary is proven by something asked for after the last loss, and its monitor hears it
 //	Unhealthy --> Failover    failover_disconnect_ratio of the connections that were there when it became Unhealthy are lost,
 //	                          failover_min_time has passed, and the monitor is down
-//	Healthy, Unhealthy --> Failover, at once: another host is elected; a shutdown was announced and the monitor confirms it;
+//	Healthy, Unhealthy --> Failover, at once: another host is elected; a shutdown was announced and a reconnect of the monitor that
+//	                          began after that was refused, was closed before the first byte, or found the server shutting
+//	                          down or in recovery;
 //	                          a notification source says so
 //	Failover  --> Healthy     as from Unhealthy
 //
@@ -86,9 +88,8 @@ type Machine struct {
 
 // notice is an announced shutdown that nothing has confirmed or refuted yet.
 type notice struct {
-	at      time.Time // zero: none
-	code    string
-	monitor bool // only the monitor's own connection got it
+	at   time.Time // zero: none
+	code string
 }
 
 // New is the state of a shard of which nothing is known yet: Unhealthy.

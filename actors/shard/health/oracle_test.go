@@ -283,32 +283,35 @@ func (o *oracle) silent() bool {
 	return true
 }
 
-// confirmed: a shutdown was announced, nothing was answered after it, and the monitor found what confirms it.
+// confirmed: a shutdown was announced, and what the monitor found last by a reconnect that began after that confirms it.
 func (o *oracle) confirmed() bool {
-	announced, others, recovery := false, false, false
-	monitor := MonitorUp
-	for i, s := range o.said {
+	var announced time.Time
+	confirmed := false
+	announces := func(code string) bool { return code == pgerr.AdminShutdown || code == pgerr.CrashShutdown }
+	for _, s := range o.said {
+		confirmed = false
 		switch e := s.ev.(type) {
 		case ShutdownNotice:
-			if e.Host == o.last && (e.Code == pgerr.AdminShutdown || e.Code == pgerr.CrashShutdown) {
-				announced, others = true, others || !e.Monitor
+			if e.Host == o.last && announces(e.Code) && announced.IsZero() {
+				announced = s.at
 			}
 		case Disconnected:
-			if e.Host == o.last && !e.Expected && (e.Code == pgerr.AdminShutdown || e.Code == pgerr.CrashShutdown) {
-				announced, others = true, others || !e.Monitor
+			if e.Host == o.last && !e.Expected && announces(e.Code) && announced.IsZero() {
+				announced = s.at
 			}
 		case MonitorState:
-			if e.Host == o.last && e.Kind <= MonitorLogin {
-				monitor = e.Kind
-			}
+			found := e.Kind == MonitorRefused || e.Kind == MonitorReset || e.Kind == MonitorStarting
+			confirmed = e.Host == o.last && found && !announced.IsZero() && e.Asked.After(announced)
 		case MonitorAnswered:
-			if e.Host == o.last && !e.Asked.IsZero() && !e.Asked.After(s.at) {
-				monitor, recovery = MonitorUp, i == len(o.said)-1 && e.InRecovery
+			if e.Host == o.last && !e.Asked.IsZero() && !e.Asked.After(s.at) && !announced.IsZero() {
+				confirmed = e.InRecovery
+				if e.Asked.After(announced) {
+					announced = time.Time{}
+				}
 			}
 		}
 	}
-	gone := monitor == MonitorLost || monitor == MonitorUnreachable
-	return announced && (recovery || monitor == MonitorRefused || monitor == MonitorReset || monitor == MonitorStarting || gone && others)
+	return confirmed
 }
 
 // given: unhealthy for long enough, and the monitor down. That the share is right the scripts show.

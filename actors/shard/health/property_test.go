@@ -55,13 +55,13 @@ func (w *world) event() Event {
 			return Tick{}
 		}
 		w.conns[h] = max(0, w.conns[h]-1)
-		return Disconnected{Host: h, Expected: w.one(3), Monitor: w.one(3), Code: code, Opened: w.ago(3000), At: at}
+		return Disconnected{Host: h, Expected: w.one(3), Code: code, Opened: w.ago(3000), At: at}
 	case n < 23:
 		return ConnectFailed{h, code, at}
 	case n < 30:
 		return Heard{h, at}
 	case n < 38:
-		return MonitorState{h, Monitor(w.rand.IntN(7))}
+		return MonitorState{h, Monitor(w.rand.IntN(7)), w.ago(30)}
 	case n < 58:
 		return MonitorAnswered{h, w.ago(30), w.one(6)}
 	case n < 75:
@@ -69,7 +69,7 @@ func (w *world) event() Event {
 	case n < 81:
 		return Elected{[]role.Host{"a", "a", "a", "a", "b", ""}[w.rand.IntN(6)]}
 	case n < 84:
-		return ShutdownNotice{h, []string{pgerr.AdminShutdown, pgerr.CrashShutdown, code}[w.rand.IntN(3)], w.one(2)}
+		return ShutdownNotice{h, []string{pgerr.AdminShutdown, pgerr.CrashShutdown, code}[w.rand.IntN(3)]}
 	case n < 85:
 		return SourceSaysFailover{h, "source"}
 	case n < 86:
@@ -79,7 +79,7 @@ func (w *world) event() Event {
 		w.cfg = w.config()
 		return Configure{w.cfg}
 	case n < 88:
-		return []Event{nil, Proven{h, w.now.Add(time.Second)}, MonitorAnswered{h, time.Time{}, false}, MonitorState{h, 9}}[w.rand.IntN(4)]
+		return []Event{nil, Proven{h, w.now.Add(time.Second)}, MonitorAnswered{h, time.Time{}, false}, MonitorState{Host: h, Kind: 9}}[w.rand.IntN(4)]
 	}
 	return Tick{}
 }

@@ -19,9 +19,9 @@ import (
 //	resume HOST                                  one after a restart of the shard's actor
 //	run                                          one event a line, answered by the effects it had, one a line:
 //	  +100ms                                     time passes (no event)
-//	  connect HOST [N times]    lost HOST [CODE] [monitor] [N times] [opened=1s ago] [at=1s ago]    closed HOST [N times]
-//	  connect-failed HOST [CODE]    heard HOST    monitor HOST KIND    answered HOST [in-recovery] [asked=1s ago]
-//	  proven HOST [asked=1s ago]    elected [HOST]    notice HOST CODE [monitor]    source HOST    host-gone HOST
+//	  connect HOST [N times]    lost HOST [CODE] [N times] [opened=1s ago] [at=1s ago]    closed HOST [N times]
+//	  connect-failed HOST [CODE]    heard HOST    monitor HOST KIND [asked=1s ago]    answered HOST [in-recovery] [asked=1s ago]
+//	  proven HOST [asked=1s ago]    elected [HOST]    notice HOST CODE    source HOST    host-gone HOST
 //	  configure key=value...    tick    nonsense
 //	state
 type script struct {
@@ -176,7 +176,7 @@ func (s *script) event(t *testing.T, f []string) (Event, int) {
 	case "connect":
 		return Connected{h}, w.times
 	case "lost":
-		return Disconnected{Host: h, Monitor: w.flags["monitor"], Code: w.code, Opened: w.opened, At: w.at}, w.times
+		return Disconnected{Host: h, Code: w.code, Opened: w.opened, At: w.at}, w.times
 	case "closed":
 		return Disconnected{Host: h, Expected: true, Opened: w.opened}, w.times
 	case "connect-failed":
@@ -184,7 +184,7 @@ func (s *script) event(t *testing.T, f []string) (Event, int) {
 	case "heard":
 		return Heard{Host: h, At: w.at}, 1
 	case "monitor":
-		return MonitorState{h, w.monitor}, 1
+		return MonitorState{h, w.monitor, w.asked}, 1
 	case "answered":
 		return MonitorAnswered{h, w.asked, w.flags["in-recovery"]}, 1
 	case "proven":
@@ -192,7 +192,7 @@ func (s *script) event(t *testing.T, f []string) (Event, int) {
 	case "elected":
 		return Elected{h}, 1
 	case "notice":
-		return ShutdownNotice{h, w.code, w.flags["monitor"]}, 1
+		return ShutdownNotice{h, w.code}, 1
 	case "source":
 		return SourceSaysFailover{h, "the manager says so"}, 1
 	case "host-gone":

@@ -84,7 +84,7 @@ func (m *Machine) disconnected(e Disconnected) {
 	}
 	m.loss(h, e.Host, m.at(e.At), 1, "a connection to it was lost")
 	if announces(e.Code) {
-		m.announced(ShutdownNotice{e.Host, e.Code, e.Monitor})
+		m.announced(ShutdownNotice{e.Host, e.Code})
 	}
 }
 
@@ -162,8 +162,11 @@ func (m *Machine) monitor(e MonitorState) {
 	if e.Kind.Down() || e.Kind == MonitorStarting {
 		m.loss(h, e.Host, m.now, 0, "its monitor: "+e.Kind.String())
 	}
-	if e.Host == m.last {
-		m.confirm()
+	// A session that an operator ends hears the same as all do at a shutdown, and so does the monitor's if all that are idle
+	// are ended: its loss confirms nothing. What a reconnect finds does, if it began when the shutdown was announced already.
+	if n := m.notice; e.Host == m.last && !n.at.IsZero() && e.Asked.After(n.at) &&
+		(e.Kind == MonitorRefused || e.Kind == MonitorReset || e.Kind == MonitorStarting) {
+		m.fail("its shutdown was announced (" + n.code + "), and its monitor: " + e.Kind.String())
 	}
 }
 
@@ -188,18 +191,8 @@ func (m *Machine) announced(e ShutdownNotice) {
 	if e.Host != m.last || e.Host == "" {
 		return
 	}
-	m.notice = notice{m.now, e.Code, e.Monitor && (m.notice.at.IsZero() || m.notice.monitor)}
-	m.confirm()
-}
-
-// confirm gives the host up if its shutdown was announced and its monitor found it so. One session that an operator
-// terminated gets the same notice as all do at a shutdown; if it was the monitor's, its loss confirms nothing.
-func (m *Machine) confirm() {
-	k := m.of(m.last).monitor
-	switch {
-	case m.notice.at.IsZero():
-	case k == MonitorRefused, k == MonitorReset, k == MonitorStarting, !m.notice.monitor && (k == MonitorLost || k == MonitorUnreachable):
-		m.fail("its shutdown was announced (" + m.notice.code + "), and its monitor: " + k.String())
+	if m.notice.at.IsZero() { // the first of many counts: a reconnect may have been under way since
+		m.notice = notice{m.now, e.Code}
 	}
 }
 
