@@ -113,6 +113,13 @@ type Identity struct {
 	Started time.Time
 }
 
+// Proof is what a server said of itself on a connection in answer to an identity query. It holds for the life of the
+// connection, as far as it says that the server is out of recovery: recovery begins only when a server starts.
+type Proof struct {
+	Identity
+	Asked, Answered time.Time
+}
+
 // ParseIdentity reads the row of an identity query, in text format, nil for NULL. A row that lacks what every server can
 // say, or that contradicts itself, is an error: nothing is ever filled in.
 func ParseIdentity(row [][]byte) (Identity, error) {

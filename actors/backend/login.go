@@ -65,12 +65,8 @@ type Login struct {
 	Query string
 }
 
-// Proof is what a server said of itself on a connection in answer to an identity query. It holds for the life of the
-// connection, as far as it says that the server is out of recovery: recovery begins only when a server starts.
-type Proof struct {
-	role.Identity
-	Asked, Answered time.Time
-}
+// Proof is what a server said of itself on a connection, at login or in answer to a Fence.
+type Proof = role.Proof
 
 // Dialer opens server connections and sends cancels. Both methods block until they are done, failed, or their time is
 // over; they are called on goroutines.
