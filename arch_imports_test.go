@@ -11,7 +11,7 @@ import (
 
 // pure packages decide and do nothing else: no clock, goroutine, random, I/O or log.
 var pure = []string{
-	"wire", "role", "actors/lane/pool", "actors/shard/election", "actors/shard/health",
+	"wire", "role", "actors/lane/pool", "actors/lane/grant", "actors/lane/placement", "actors/shard/election", "actors/shard/health",
 	"actors/backend/session", "actors/backend/cancellease", "cluster/evidence",
 }
 

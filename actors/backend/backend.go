@@ -28,7 +28,6 @@ import (
 
 	"fencepost/actors/backend/cancellease"
 	"fencepost/actors/backend/session"
-	"fencepost/actors/lane/pool"
 	"fencepost/eventloop"
 	"fencepost/pgerr"
 	"fencepost/wire"
@@ -96,7 +95,7 @@ const (
 // Backend is one server connection. All methods must be called on its loop.
 type Backend struct {
 	ID      uint64
-	Slot    *pool.Slot      // the lane's record
+	Owner   any             // the lane's record
 	Tracker session.Tracker // what the server owes the present holder
 	Params  Params          // tracked values as the server reported them last
 
@@ -135,8 +134,8 @@ type Backend struct {
 }
 
 // New makes the actor; the lane spawns it on loop with mailbox mb. It begins to dial when started.
-func New(id uint64, deps *Deps, loop eventloop.Loop, mb *eventloop.Mailbox, lane *actor.PID, slot *pool.Slot, target Target, epoch uint64) *Backend {
-	b := &Backend{ID: id, leases: deps.Leases(), Slot: slot, deps: deps, loop: loop, mb: mb, lane: lane, target: target, epoch: epoch}
+func New(id uint64, deps *Deps, loop eventloop.Loop, mb *eventloop.Mailbox, lane *actor.PID, owner any, target Target, epoch uint64) *Backend {
+	b := &Backend{ID: id, leases: deps.Leases(), Owner: owner, deps: deps, loop: loop, mb: mb, lane: lane, target: target, epoch: epoch}
 	b.timer.Fire = func() { b.system.Root.Send(b.self, cleanTimeout{}) }
 	return b
 }

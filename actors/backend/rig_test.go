@@ -15,7 +15,6 @@ import (
 
 	"fencepost/actors/backend"
 	"fencepost/actors/backend/cancellease"
-	"fencepost/actors/lane/pool"
 	"fencepost/eventloop"
 	"fencepost/internal/actortest"
 	"fencepost/internal/fakepg"
@@ -130,7 +129,7 @@ func (r *rig) dial() {
 	r.on(func() {
 		var err error
 		r.pid, err = eventloop.NewSpawner(r.loop).SpawnNamed(r.system.Root, "b1", func(mb *eventloop.Mailbox) actor.Actor {
-			r.b = backend.New(1, r.deps, r.loop, mb, r.lane, &pool.Slot{}, r.target, 7)
+			r.b = backend.New(1, r.deps, r.loop, mb, r.lane, nil, r.target, 7)
 			return r.b
 		})
 		if err != nil {

@@ -183,7 +183,7 @@ func (w *world) checkSessions(s *Sessions) {
 			w.problem("backend %d is held by %d and %d", b.ID, f.id, other.id)
 		}
 		holders[b] = f
-		if st := b.Slot.State(); st == pool.Idle || st == pool.Cleaning || st == pool.Dialling {
+		if st := b.Owner.(interface{ State() pool.State }).State(); st == pool.Idle || st == pool.Cleaning || st == pool.Dialling {
 			w.problem("backend %d is held by %d and %s in its lane", b.ID, f.id, st)
 		}
 		if f.phase != active && f.phase != applyingParams {

@@ -32,7 +32,7 @@ func TestLaneFailsWithFencesUnderWay(t *testing.T) {
 			fenced = r.lane(p).hostPools[0].fenced()
 			held.OnClosed(nil, io.EOF)
 			r.system.Root.Send(p.lane, &backend.Fenced{Backend: fenced, ID: 1, Asked: time.Now(), Answered: time.Now()})
-			r.lane(p).hinter(fenced.Slot.Owner.(*entry))(time.Now())
+			r.lane(p).unsettled.hintRaiser(owner(fenced))(time.Now())
 			r.system.Root.Send(p.lane, &backend.Hinted{Backend: fenced, Code: "25006", At: time.Now()})
 			r.system.Root.Send(p.lane, &Checkin{Backend: held, Condition: pool.Broken})
 		})
@@ -84,8 +84,8 @@ func TestLaneEndsOwingDoubts(t *testing.T) {
 		r.settle()
 		r.on(0, func() {
 			l := r.lane(p)
-			l.hinter(ib.Slot.Owner.(*entry))(time.Now()) // its message never comes
-			l.raiser(b.Slot.Owner.(*entry))(time.Now())
+			l.unsettled.hintRaiser(owner(ib))(time.Now()) // its message never comes
+			l.unsettled.lossRaiser(owner(b))(time.Now())
 		})
 		if err := r.system.Root.StopFuture(p.lane).Wait(); err != nil {
 			t.Error(err)

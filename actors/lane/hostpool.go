@@ -1,21 +1,16 @@
 package lane
 
 import (
-	"fmt"
 	"slices"
-
-	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
 	"fencepost/actors/lane/pool"
-	"fencepost/actors/shard"
-	"fencepost/eventloop"
 	"fencepost/pgerr"
 )
 
 // hostPool is a lane's part on one host: its backends there, and who waits for one of them. Host pools are made when a host
 // is first wanted, and dropped when it is not and nothing is left. The lane's pool "unplaced" has no host: a checkout for
-// a primary or standby that nobody knows waits there.
+// a primary or standby that is not known waits there.
 type hostPool struct {
 	lane    *Lane
 	host    string
@@ -24,7 +19,7 @@ type hostPool struct {
 	dbBud   *Budget
 
 	permits  int           // held of both budgets
-	primary  bool          // its host is elected, or was, and what may write there was not superseded since
+	writers  bool          // its host is elected, or was, and what may write there was not superseded since
 	unfit    string        // why the last backend that was to be granted was not; "" after one was
 	refusal  *pgerr.Error  // why the last login failed; nil after a success
 	rejected bool          // … and it was the server that said so
@@ -32,34 +27,6 @@ type hostPool struct {
 	warm     int           // backends wanted although nobody waits
 	effects  []pool.Effect
 	running  bool
-}
-
-// entry is what a slot's Owner points to.
-type entry struct {
-	hp         *hostPool
-	shard      *shard.Shard // it was opened for
-	b          *backend.Backend
-	pid        *actor.PID
-	connected  bool // the shard was told of it, and not yet of its end
-	used       bool // somebody held it
-	losing     bool // the word of its loss is on its way
-	ended      bool // … or was passed on, because its actor failed
-	granted    Granted
-	to         *actor.PID     // who has the lease
-	write      bool           // the lease may write
-	superseded bool           // … and its holder was told that it may not any more
-	patient    bool           // of the last Checkin
-	fence      *fence         // under way
-	proof      *backend.Proof // the last one there was
-}
-
-// known is what the server said of itself last on this connection, also if that is no proof any more: a client may void
-// a proof by a SET of its own, and the timeline that a connection writes to stays the same.
-func (m *entry) known() *backend.Proof {
-	if p := m.b.Proof(); p != nil {
-		m.proof = p
-	}
-	return m.proof
 }
 
 func (l *Lane) newHostPool(host string) *hostPool {
@@ -88,7 +55,7 @@ func (l *Lane) limits(host string) pool.Config {
 	return c
 }
 
-// hostPool finds or makes the host pool of a host; unplaced for none.
+// hostPool finds or makes the pool of a host; unplaced for none.
 func (l *Lane) hostPool(host string) *hostPool {
 	if host == "" {
 		return l.unplaced
@@ -103,6 +70,23 @@ func (l *Lane) hostPool(host string) *hostPool {
 	hp.poolBud, hp.dbBud = l.deps.Budgets.join(l.key, host, l.spec, l.self)
 	hp.adoptControls()
 	return hp
+}
+
+// all calls f for every host pool, unplaced included.
+func (l *Lane) all(f func(*hostPool)) {
+	for _, hp := range l.hostPools {
+		f(hp)
+	}
+	f(l.unplaced)
+}
+
+// entries calls f for every backend of the pool.
+func (hp *hostPool) entries(f func(*entry)) {
+	hp.machine.Slots(func(s *pool.Slot) {
+		if e, ok := s.Owner.(*entry); ok {
+			f(e)
+		}
+	})
 }
 
 func (hp *hostPool) step(ev pool.Event) { hp.run(hp.machine.Step(hp.lane.loop.Now(), ev)) }
@@ -128,12 +112,12 @@ func (hp *hostPool) execute(e pool.Effect) {
 	case pool.Grant:
 		l.grant(e)
 	case pool.Refuse:
-		l.refuse(hp, e.Waiter)
+		l.refuse(hp, e.Waiter.Owner.(*Checkout))
 	case pool.Dial:
 		hp.dial(e.Slot)
 	case pool.Scrub:
-		m := e.Slot.Owner.(*entry)
-		l.root.Send(m.pid, &backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit, Patient: m.patient})
+		e := e.Slot.Owner.(*entry)
+		l.root.Send(e.pid, &e.clean)
 	case pool.Close:
 		l.root.Send(e.Slot.Owner.(*entry).pid, &backend.Close{Why: e.Why.String(), Goodbye: e.Why != pool.WhyBroken})
 	case pool.WantPermits:
@@ -141,45 +125,25 @@ func (hp *hostPool) execute(e pool.Effect) {
 	case pool.ReturnPermit:
 		hp.returnPermit()
 	case pool.Bug:
-		l.deps.Log.Error().Str("pool", l.name()).Msg("pool: impossible event")
+		l.deps.Log.Error().Str("pool", l.name()).Str("host", hp.host).Msg("internal error: the pool was told of an impossible event")
 	}
 }
 
-func (hp *hostPool) dial(s *pool.Slot) {
-	l := hp.lane
-	target := backend.Target{Host: hp.host, Database: l.spec.DBName, User: l.key.ServerUser, Source: l.spec.Source, Timeout: l.spec.Dial, Tune: l.spec.Tune}
-	m := &entry{hp: hp, shard: l.spec.Shard}
-	if !l.view.Static {
-		target.Identify, target.Lost, target.Doubt = true, l.raiser(m), l.hinter(m)
-	}
-	id := l.deps.NextID()
-	l.stats.Dials++
-	s.Owner = m
-	pid, err := l.spawner.SpawnNamed(l.ctx, fmt.Sprintf("b%d", id), func(mb *eventloop.Mailbox) actor.Actor {
-		m.b = backend.New(id, l.deps.Backend, l.loop, mb, l.self, s, target, l.view.Epoch)
-		m.granted.Backend = m.b
-		return m.b
-	})
-	if err != nil {
-		l.deps.Log.Error().Err(err).Str("pool", l.name()).Msg("spawn backend")
-		hp.step(pool.DialFailed{Slot: s})
-		return
-	}
-	m.pid = pid
-}
-
-// busy is how many backends somebody has, or is about to get: those that are being fenced are not counted.
+// busy is how many backends clients have, or are about to get: those that are being fenced are not counted.
 func (hp *hostPool) busy() int {
 	n := hp.machine.Count(pool.Leased)
 	if hp.lane.fencing > 0 {
-		hp.entries(func(m *entry) {
-			if m.fence != nil {
+		hp.entries(func(e *entry) {
+			if e.fence != nil {
 				n--
 			}
 		})
 	}
 	return n
 }
+
+// load is how busy a host pool is: who waits counts before what is leased.
+func (hp *hostPool) load() int { return hp.machine.Waiting()<<20 + hp.machine.Count(pool.Leased) }
 
 // opened is how many connections are logged in and not being closed.
 func (hp *hostPool) opened() int {
@@ -188,17 +152,17 @@ func (hp *hostPool) opened() int {
 }
 
 // setWarm keeps backends open although nobody has asked for one: for a login, one more than those that have not helped it;
-// to the standby that is likely to be promoted while the primary is in question; and one to a host that nobody else looks
+// to the standby that is likely to be promoted while the primary is in question; and one to a host that nothing else looks
 // at: a candidate while a write waits, and a primary whose clients are refused.
 func (hp *hostPool) setWarm() {
 	l, v, n := hp.lane, hp.lane.view, 0
-	if slices.ContainsFunc(l.pending, func(a *login) bool { return a.at == hp }) {
+	if l.logins.waitAt(hp) {
 		n = 1 + hp.opened()
 	}
 	if hp.host != "" && hp.host == v.WarmHost() {
 		n = max(n, v.Warm)
 	}
-	if hp == l.write && l.refuses(ReadWrite) || slices.Contains(v.Candidates, hp.host) && l.primaryWanted() {
+	if hp == l.write && l.place.Refuses(ReadWrite) || slices.Contains(v.Candidates, hp.host) && l.primaryWanted() {
 		n = max(n, 1)
 	}
 	if n != hp.warm {
@@ -207,7 +171,31 @@ func (hp *hostPool) setWarm() {
 	}
 }
 
-// drop ends a host pool that has nothing left; its host is not wanted.
+// allFencing reports whether the pool has backends, and all of them are being fenced.
+func (hp *hostPool) allFencing() bool {
+	n, all := 0, true
+	hp.entries(func(e *entry) {
+		n++
+		all = all && e.fence != nil
+	})
+	return n > 0 && all
+}
+
+// dropHostPools forgets hosts that are not wanted and have nothing left.
+func (l *Lane) dropHostPools() {
+	keep := l.hostPools[:0]
+	for _, hp := range l.hostPools {
+		if hp == l.write || hp.warm > 0 || hp.machine.Size() > 0 || hp.machine.Waiting() > 0 || slices.Contains(l.view.Standbys, hp.host) {
+			keep = append(keep, hp)
+		} else {
+			hp.drop()
+		}
+	}
+	clear(l.hostPools[len(keep):])
+	l.hostPools = keep
+}
+
+// drop ends a host pool that has nothing left.
 func (hp *hostPool) drop() {
 	l := hp.lane
 	l.offerPermit(hp.poolBud.Leave(l.self))

@@ -1,14 +1,16 @@
 package lane
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend"
-	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/lane/placement"
 	"fencepost/actors/lane/pool"
 	"fencepost/actors/shard"
 	"fencepost/eventloop"
@@ -38,8 +40,8 @@ type Deps struct {
 	NextID  func() uint64 // backend ids
 }
 
-// Lane is a pool's part on one event loop: its queues, its leases and its backends, a host pool per host. It executes what
-// the pool machines decide.
+// Lane is a pool's part on one event loop: its checkouts, its leases and its backends, a host pool per host. It executes what
+// the pure packages pool, grant and placement decide.
 type Lane struct {
 	deps    *Deps
 	loop    eventloop.Loop
@@ -47,40 +49,44 @@ type Lane struct {
 	spec    *PoolSpec
 	stats   *Stats
 	spawner *eventloop.Spawner
+	params  *startupParams // of all lanes of the pool
 
-	ctx       actor.Context // valid during Receive
-	root      *actor.RootContext
-	self      *actor.PID
-	view      *shard.View // the one that is acted on; see sync
-	hostPools []*hostPool // one a host, the primary's first as a rule
-	unplaced  *hostPool   // who has no host
+	ctx  actor.Context // valid during Receive
+	root *actor.RootContext
+	self *actor.PID
+
+	view  *shard.View    // the one that is acted on; see sync
+	place placement.View // what the placing needs of it
+
+	hostPools []*hostPool // one a host
+	unplaced  *hostPool   // without a host
 	write     *hostPool   // the elected host's, or unplaced
-	params    *startupParams
 
-	clients       int
-	pending       []*login        // not answered: no server login has succeeded yet
-	pendingAttach *Attach         // being handled: not answered, and not among the pending yet
-	attaches      uint64          // Attach messages that came
-	asked         []*Checkout     // not answered, wherever they are
-	unsettled     unsettledDoubts // doubts raised for backends of this lane that it has not passed on yet
-	turn          uint64          // of the last checkout
-	next          int             // round robin over standbys
-	fencing       int             // backends that are being fenced
-	fenceID       uint64
-	paused        bool
-	draining      bool
-	stopped       bool      // its children are ending
-	askedAt       time.Time // when other lanes were last asked for a permit
-	reportedAt    time.Time // when the shard was last told that a write waits
-	emptied       time.Time // since when nobody uses the lane; zero while somebody does
-	timer         eventloop.Timer
-	interval      time.Duration // of the armed timer
+	waiters   waiters
+	logins    logins
+	unsettled unsettledDoubts
+	clients   int
+	attaches  uint64 // Attach messages that came
+
+	fencing int    // backends that are being fenced
+	fenceID uint64 // of the last fence
+
+	paused   bool      // by PAUSE
+	draining bool      // the process ends
+	stopped  bool      // its children are ending
+	emptied  time.Time // since when no client uses the lane; zero while one does
+
+	askedAt    time.Time // when other lanes were last asked for a permit
+	reportedAt time.Time // when the shard was last told that a write waits
+	timer      eventloop.Timer
+	interval   time.Duration // of the armed timer
 }
 
 type tick struct{}
 
 func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane {
 	l := &Lane{deps: deps, loop: loop, key: key, spec: spec, stats: &Stats{}, unsettled: unsettledDoubts{}}
+	l.logins.lane = l
 	l.spawner = eventloop.NewSpawner(loop)
 	return l
 }
@@ -89,7 +95,8 @@ func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane
 func (l *Lane) inherit(old *Lane) *Lane {
 	if old != nil {
 		l.clients, l.stats, l.attaches, l.paused, l.draining = old.clients, old.stats, old.attaches, old.paused, old.draining
-		l.turn, l.fenceID, l.unsettled = old.turn, old.fenceID, old.unsettled // checkouts and doubts may come back from then
+		// Checkouts, answers to fences, and doubts may come back from then.
+		l.waiters.turn, l.fenceID, l.unsettled = old.waiters.turn, old.fenceID, old.unsettled
 	}
 	return l
 }
@@ -101,15 +108,27 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.receiveStopping(ctx.Message())
 		return
 	}
-	// What would be missed for ever is taken in before anything here can fail: who waits for an answer, who has come and
-	// gone, and the word of whoever has raised doubt.
-	switch m := ctx.Message().(type) {
+	if l.record(ctx.Message()) {
+		return
+	}
+	if l.view != nil && l.view != l.spec.Shard.View() {
+		l.sync(false)
+	}
+	l.handle(ctx.Message())
+	l.arm()
+	l.ctx = nil
+}
+
+// record notes what could not be recovered if the handling of this message panics: who waits for an answer, who has come and
+// gone, and that a doubt's message has come. It reports whether that was all there is to do.
+func (l *Lane) record(m any) (done bool) {
+	switch m := m.(type) {
 	case *Checkout:
-		l.recordAsked(m)
+		l.waiters.record(m)
 	case *Spoiled:
-		l.recordAsked(m.Checkout)
+		l.waiters.record(m.Checkout)
 	case *Attach:
-		l.pendingAttach = m
+		l.logins.placing = m
 		l.clients++
 		l.attaches++
 	case *Detach:
@@ -117,15 +136,16 @@ func (l *Lane) Receive(ctx actor.Context) {
 	case *backend.Lost:
 		l.reportLost(m)
 	case *backend.Hinted:
-		l.hinted(m)
+		l.reportHint(m)
 	case *actor.Stopping, *actor.Restarting:
 		l.stop()
-		return
+		return true
 	}
-	if l.view != nil && l.view != l.spec.Shard.View() {
-		l.sync(false)
-	}
-	switch m := ctx.Message().(type) {
+	return false
+}
+
+func (l *Lane) handle(m any) {
+	switch m := m.(type) {
 	case *Checkout:
 		l.checkout(m)
 	case *Checkin:
@@ -138,37 +158,31 @@ func (l *Lane) Receive(ctx actor.Context) {
 		l.detach(m)
 	case *CancelLease:
 		l.cancel(m)
-	case *backend.CancelEnded:
-		l.stats.Cancels[m.Outcome]++
-		if m.Outcome != cancellease.Dropped {
-			l.stats.CancelLease.Observe(m.Took)
-		}
+	case *Spoiled:
+		l.spoiled(m)
 	case *backend.Opened:
 		l.opened(m)
 	case *backend.DialFailed:
 		l.dialFailed(m)
 	case *backend.Cleaned:
 		if e := l.entryOf(m.Backend); e != nil {
-			e.hp.step(pool.Cleaned{Slot: m.Backend.Slot})
+			e.hp.step(pool.Cleaned{Slot: e.slot})
 		}
 	case *backend.Lost:
 		l.lost(m)
 	case *backend.Fenced:
 		l.fenced(m)
-	case *backend.Hinted: // passed on above
-	case *Spoiled:
-		l.spoiled(m)
+	case *backend.CancelEnded:
+		l.cancelEnded(m)
+	case *backend.Hinted: // reported by record
 	case tick:
 		l.tick()
 	case permitOffered:
-		l.each(func(hp *hostPool) {
-			hp.step(pool.Tick{})
-			hp.decline()
-		})
+		l.permitOffered()
 	case yieldPermit:
 		l.yieldPermit(m)
 	case viewChanged:
-		l.recount(m.recount)
+		l.reportConnections(m)
 	case controlLane:
 		l.control(m.verb)
 	case reloadLane:
@@ -180,48 +194,15 @@ func (l *Lane) Receive(ctx actor.Context) {
 	default:
 		l.deps.Log.Error().Type("message_type", m).Str("pool", l.name()).Msg("lane: unhandled message")
 	}
-	l.arm()
-	l.ctx = nil
 }
 
 func (l *Lane) name() string { return l.key.Database + "." + l.key.ServerUser }
-
-// each calls f for every host pool with a host.
-func (l *Lane) each(f func(*hostPool)) {
-	for _, hp := range l.hostPools {
-		f(hp)
-	}
-}
-
-// entryOf is the record of a backend; nil if its slot is gone, or of the lane that failed before this one: what is still
-// said about those changes nothing here.
-func (l *Lane) entryOf(b *backend.Backend) *entry {
-	if m, _ := b.Slot.Owner.(*entry); m != nil && m.hp.lane == l {
-		return m
-	}
-	return nil
-}
-
-// all calls f for every host pool, that of who has no host included.
-func (l *Lane) all(f func(*hostPool)) {
-	l.each(f)
-	f(l.unplaced)
-}
-
-// entries calls f for every backend of the host pool.
-func (hp *hostPool) entries(f func(*entry)) {
-	hp.machine.Slots(func(s *pool.Slot) {
-		if m, ok := s.Owner.(*entry); ok {
-			f(m)
-		}
-	})
-}
 
 func (l *Lane) start() {
 	l.root, l.self = l.ctx.ActorSystem().Root, l.ctx.Self()
 	l.params = l.deps.Budgets.joinParams(l.key)
 	l.timer.Fire = func() { l.root.Send(l.self, tick{}) }
-	l.view = &shard.View{} // nobody yet: sync goes from here to what is published
+	l.view = &shard.View{} // no host yet: sync goes from here to what is published
 	l.unplaced = l.newHostPool("")
 	l.unplaced.adoptControls()
 	l.write = l.unplaced
@@ -240,46 +221,44 @@ func (l *Lane) receiveStopping(m any) {
 		m.Cancel.Done()
 	case *Spoiled:
 		root.Send(m.Checkout.From, &Refused{Req: m.Checkout.Req, Err: pgerr.Shutdown()})
-	case *backend.Lost: // its doubt is to be taken in all the same
+	case *backend.Lost: // its doubt has to reach the shard all the same
 		if m.Doubts {
 			l.reportLost(m)
 		}
 	case *backend.Hinted:
-		l.hinted(m)
+		l.reportHint(m)
 	case *actor.Stopped:
-		l.reportUnsettledDoubts()
+		l.reportUnsettled()
 	}
 }
 
 // stop refuses whoever waits and gives the permits back; the backends are children and close with the lane. It may have
-// failed in the middle of anything: only what it has written down for this moment is to be relied on.
+// failed in the middle of anything: only what record has noted for this moment is to be relied on.
 func (l *Lane) stop() {
 	l.stopped = true
 	l.loop.StopTimer(&l.timer)
+	if l.unplaced == nil { // it failed before it had started
+		return
+	}
 	l.all(func(hp *hostPool) {
 		hp.machine.Shut()
-		hp.entries(func(m *entry) {
-			if m.connected && !m.losing { // nothing more is heard of it
-				l.reportTo(m.shard, &shard.HostLost{Host: hp.host, Backend: m.b.ID, Expected: true, Opened: m.b.OpenedAt(), At: l.loop.Now()})
+		hp.entries(func(e *entry) {
+			if e.state.open() && !l.unsettled.lossRaised(e) { // nothing more is heard of it
+				l.reportTo(e.shard, &shard.HostLost{Host: hp.host, Backend: e.b.ID, Expected: true, Opened: e.b.OpenedAt(), At: l.loop.Now()})
 			}
 		})
 	})
-	for _, co := range l.asked {
+	for _, co := range l.waiters.asked {
 		l.root.Send(co.From, &Refused{Req: co.Req, Err: pgerr.Shutdown()})
 	}
-	if a := l.pendingAttach; a != nil {
-		l.pending = append(l.pending, &login{Attach: a})
-	}
-	for _, a := range l.pending {
-		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: pgerr.Shutdown()})
-	}
-	l.asked, l.pending = nil, nil
-	l.each(func(hp *hostPool) {
+	l.waiters.asked = nil
+	l.logins.refuseAll(pgerr.Shutdown())
+	for _, hp := range l.hostPools {
 		for hp.permits > 0 {
 			hp.returnPermit()
 		}
 		hp.drop()
-	})
+	}
 	l.deps.Budgets.leaveParams(l.key)
 }
 
@@ -287,7 +266,7 @@ func (l *Lane) stop() {
 func (l *Lane) arm() {
 	want := time.Duration(0)
 	switch {
-	case len(l.asked) > 0 || len(l.pending) > 0 || l.fencing > 0:
+	case len(l.waiters.asked) > 0 || len(l.logins.pending) > 0 || l.fencing > 0:
 		want = busyTick
 	case l.interval != 0 && l.interval <= idleTick:
 		return // nothing below is sooner
@@ -302,12 +281,6 @@ func (l *Lane) arm() {
 	}
 }
 
-func (l *Lane) waiting() int {
-	n := 0
-	l.all(func(hp *hostPool) { n += hp.machine.Waiting() })
-	return n
-}
-
 func (l *Lane) size() int {
 	n := 0
 	for _, hp := range l.hostPools {
@@ -320,11 +293,73 @@ func (l *Lane) tick() {
 	l.interval = 0
 	l.all(func(hp *hostPool) { hp.step(pool.Tick{}) })
 	l.tickFences()
-	l.expireLogins()
+	l.logins.expire()
 	l.reportWaiting()
 	l.probeCandidates()
 	l.dropHostPools()
 	l.retireIfUnused()
+}
+
+func (l *Lane) control(v Verb) {
+	var ev pool.Event
+	switch v {
+	case Pause:
+		l.paused, ev = true, pool.Pause{}
+	case Resume:
+		l.paused, ev = false, pool.Resume{}
+	case Reconnect:
+		ev = pool.Reconnect{}
+	case Drain:
+		l.draining, ev = true, pool.Drain{}
+	}
+	l.all(func(hp *hostPool) { hp.step(ev) })
+}
+
+// reload replaces the limits; backends opened for another shard or database name are replaced.
+func (l *Lane) reload(spec *PoolSpec) {
+	old := l.spec
+	l.spec = spec
+	l.unplaced.step(pool.Configure{Config: l.limits("")})
+	for _, hp := range l.hostPools {
+		l.deps.Budgets.For(l.key, hp.host, spec)
+		l.offerPermit(hp.poolBud.spare())
+		l.offerPermit(hp.dbBud.spare())
+		hp.step(pool.Configure{Config: l.limits(hp.host)})
+	}
+	if old.DBName == spec.DBName && old.Shard == spec.Shard {
+		return
+	}
+	var waiters []*Checkout
+	for _, hp := range l.hostPools {
+		waiters = append(waiters, hp.unfence(func(*entry) bool { return true })...)
+		if old.Shard != spec.Shard && !old.Shard.View().Static {
+			// The lane hears of the old shard's elections no more.
+			hp.entries(func(e *entry) { e.supersede("the database is on another shard now") })
+			hp.writers = false
+		}
+		hp.step(pool.Reconnect{})
+	}
+	l.params.forget()
+	if old.Shard != spec.Shard {
+		l.sync(true)
+	}
+	slices.SortFunc(waiters, func(a, b *Checkout) int { return cmp.Compare(a.Turn, b.Turn) })
+	for _, co := range waiters {
+		l.requeue(co)
+	}
+}
+
+// retireIfUnused asks the parent to end the lane of a made-up database name that no client has used for long.
+func (l *Lane) retireIfUnused() {
+	now := l.loop.Now()
+	switch {
+	case !l.spec.Auto || l.clients > 0 || l.size() > 0:
+		l.emptied = time.Time{}
+	case l.emptied.IsZero():
+		l.emptied = now
+	case now.Sub(l.emptied) >= autoIdle:
+		l.root.Send(l.ctx.Parent(), unused{l.key})
+	}
 }
 
 func (l *Lane) String() string { return fmt.Sprintf("lane %s on loop %d", l.name(), l.loop.Index()) }

@@ -1,83 +1,37 @@
 package lane
 
 import (
-	"errors"
-	"time"
-
 	"github.com/asynkron/protoactor-go/actor"
 
+	"fencepost/actors/backend"
+	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/lane/grant"
 	"fencepost/actors/lane/pool"
-	"fencepost/pgerr"
 )
 
-// recordAsked has a checkout in the list of those that are owed an answer. Queues and fences do not do for that: on its way
-// between them it is in none.
-func (l *Lane) recordAsked(co *Checkout) {
-	co.place = len(l.asked)
-	l.asked = append(l.asked, co)
-}
-
-// forgetAsked takes a checkout that is over off the list. One that the lane before this one refused is not on it.
-func (l *Lane) forgetAsked(co *Checkout) {
-	i, last := co.place, len(l.asked)-1
-	if i > last || l.asked[i] != co {
+// grant looks at a backend that is a checkout's turn to get: it must be alive, and for a write proven to be the primary.
+func (l *Lane) grant(g pool.Effect) {
+	e := g.Slot.Owner.(*entry)
+	co := g.Waiter.Owner.(*Checkout)
+	if !e.b.Usable() {
+		e.close(co)
 		return
 	}
-	l.asked[i] = l.asked[last]
-	l.asked[i].place = i
-	l.asked[last] = nil
-	l.asked = l.asked[:last]
-}
-
-func (l *Lane) checkout(co *Checkout) {
-	co.Owner = co
-	l.turn++
-	co.Turn = l.turn
-	hp := l.aim(co.Target)
-	co.at, co.unplaced = hp, hp == l.unplaced
-	if l.refuses(co.Target) {
-		l.refuse(hp, &co.Waiter)
-		return
-	}
-	hp.run(hp.machine.Checkout(l.loop.Now(), &co.Waiter))
-	if co.unplaced {
-		l.reportWaiting()
-		l.probeCandidates()
-	}
-}
-
-func (l *Lane) abandon(co *Checkout) {
-	l.forgetAsked(co)
-	if co.Queued() {
-		co.at.step(pool.Abandon{Waiter: &co.Waiter})
-		return
-	}
-	l.each(func(hp *hostPool) { hp.unfence(func(m *entry) bool { return m.fence.co == co }) })
-}
-
-// grant looks at a backend that is somebody's turn to get: it must be alive, and for a write proven to be the primary.
-func (l *Lane) grant(e pool.Effect) {
-	m := e.Slot.Owner.(*entry)
-	co := e.Waiter.Owner.(*Checkout)
-	if !m.b.Usable() {
-		l.closeUnused(m, co)
-		return
-	}
-	if co.Target == ReadWrite && !l.view.Static {
-		switch l.weigh(m, false) {
-		case worthNothing:
-			l.unfit(m, co, "it is on a timeline below the shard's, or of another cluster")
+	if co.Target == ReadWrite {
+		switch worth, _ := l.weigh(e, grant.Earlier); worth {
+		case grant.Nothing:
+			e.closeUnfit(co, "it is on a timeline below the shard's, or of another cluster")
 			return
-		case worthFence:
-			l.ask(m, co)
+		case grant.Ask:
+			l.ask(e, co)
 			return
 		}
 	}
-	l.give(m, co)
+	l.give(e, co)
 }
 
 // give leases the backend.
-func (l *Lane) give(m *entry, co *Checkout) {
+func (l *Lane) give(e *entry, co *Checkout) {
 	waited := l.loop.Now().Sub(co.Enqueued)
 	l.stats.Assignments++
 	l.stats.WaitTime += waited
@@ -85,107 +39,87 @@ func (l *Lane) give(m *entry, co *Checkout) {
 	if co.unplaced {
 		l.stats.PrimaryWait.Observe(waited)
 	}
-	m.granted.Req, m.granted.Epoch = co.Req, l.view.Epoch
-	m.to, m.write, m.superseded = co.From, co.Target == ReadWrite, false
-	if m.write {
-		m.hp.unfit = ""
+	e.lease.to, e.lease.kind = co.From, reads
+	if co.Target == ReadWrite {
+		e.lease.kind, e.hp.unfit = writes, ""
 	}
-	l.forgetAsked(co)
-	l.root.Send(co.From, &m.granted)
+	e.lease.msg.Req, e.lease.msg.Epoch = co.Req, l.view.Epoch
+	l.waiters.answered(co)
+	l.root.Send(co.From, &e.lease.msg)
 }
 
-// refuse tells a waiter why its time ran out: a pool that is busy, or a server that cannot be reached.
-func (l *Lane) refuse(hp *hostPool, w *pool.Waiter) {
-	co := w.Owner.(*Checkout)
-	l.refuseWith(co, l.whyLate(hp, co.Target, l.loop.Now().Sub(co.Enqueued)))
-}
-
-func (l *Lane) refuseWith(co *Checkout, e *pgerr.Error) {
-	waited := l.loop.Now().Sub(co.Enqueued)
-	l.stats.Refused++
-	l.stats.WaitTime += waited
-	l.stats.Wait.Observe(waited)
-	l.forgetAsked(co)
-	l.root.Send(co.From, &Refused{Req: co.Req, Err: e})
-}
-
-// whyLate is why somebody waited in vain.
-func (l *Lane) whyLate(hp *hostPool, t Target, waited time.Duration) *pgerr.Error {
-	v := l.view
-	switch m := hp.machine; {
-	case l.paused:
-		return pgerr.Paused(l.key.Database, waited)
-	case hp == l.unplaced && t == Standby:
-		return pgerr.NoStandby(l.spec.Shard.Name, v.NoReads)
-	case hp == l.unplaced, l.refuses(t):
-		return pgerr.NoPrimary(l.spec.Shard.Name, l.loop.Now().Sub(v.Since), v.State.String(), v.Explanation, v.Hint)
-	case m.Failing() && hp.refusal != nil && hp.refusal.Code == pgerr.CannotConnectNow:
-		return hp.refusal
-	case m.Failing() && hp.refusal != nil:
-		return pgerr.CannotConnect(hp.refusal)
-	case m.Size() > 0 && m.Size() == m.Count(pool.Dialling):
-		return pgerr.CannotConnect(errSlowLogin)
-	case hp.allFencing():
-		return pgerr.FenceUnanswered(waited)
-	case t == ReadWrite && hp.unfit != "" && hp.busy() == 0:
-		return pgerr.CannotConnect(errors.New(hp.host + ": " + hp.unfit))
+// supersede tells the holder of a lease that may write that its server is not the primary any more.
+func (e *entry) supersede(why string) {
+	if e.writing() {
+		e.lease.kind = superseded
+		e.hp.lane.root.Send(e.lease.to, &Superseded{Backend: e.b, Why: why})
 	}
-	return pgerr.QueryWaitTimeout(waited)
 }
 
-var errSlowLogin = errors.New("the server has not answered the login yet")
-
-// allFencing reports whether the host pool has backends, and all of them are being fenced for nobody.
-func (hp *hostPool) allFencing() bool {
-	n, all := 0, true
-	hp.entries(func(m *entry) {
-		n++
-		all = all && m.fence != nil
-	})
-	return n > 0 && all
-}
-
+// checkin takes a backend back from its holder.
 func (l *Lane) checkin(m *Checkin) {
 	c := m.Condition
 	switch {
 	case m.Backend.Spoiled():
 		c = pool.Broken
 	case c == pool.Clean && m.Backend.Cancelling() > 0:
-		c = pool.Dirty // it waits for the leases, then it is clean
+		c = pool.Dirty // it waits for the cancel leases, then it is clean
 	}
 	e := l.entryOf(m.Backend)
 	if e == nil {
 		return // lost meanwhile
 	}
-	e.to, e.patient, e.used = nil, m.Patient, true
-	e.hp.run(e.hp.machine.Checkin(l.loop.Now(), m.Backend.Slot, c))
+	e.lease.to = nil
+	if e.state == fresh {
+		e.state = used
+	}
+	e.clean = backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit, Patient: m.Patient}
+	e.hp.run(e.hp.machine.Checkin(l.loop.Now(), e.slot, c))
 }
 
 // spoiled takes back a backend that was gone when its holder came to it: the checkout keeps its turn.
 func (l *Lane) spoiled(m *Spoiled) {
 	if e := l.entryOf(m.Backend); e != nil {
-		e.to = nil
-		e.hp.run(e.hp.machine.Checkin(l.loop.Now(), m.Backend.Slot, pool.Broken))
+		e.lease.to = nil
+		e.close(nil)
 	}
 	l.requeue(m.Checkout)
 }
 
-// reclaim takes back what was granted to a client that is gone: its Granted met nobody.
+// close closes a backend that was to be granted; the checkout, if any, goes on waiting.
+func (e *entry) close(co *Checkout) {
+	l := e.hp.lane
+	e.hp.run(e.hp.machine.Checkin(l.loop.Now(), e.slot, pool.Broken))
+	if co != nil {
+		l.requeue(co)
+	}
+}
+
+// closeUnfit closes a backend that cannot take writes although it was opened for that; the checkout goes on waiting.
+// The next connects to the host wait as if this one had failed: else a server that lets everybody in and is never what it
+// should be would be dialled without end.
+func (e *entry) closeUnfit(co *Checkout, why string) {
+	e.hp.unfit = why
+	e.hp.step(pool.Setback{})
+	e.close(co)
+}
+
+// reclaim takes back what was granted to a client that is gone: its Granted came to nobody.
 func (l *Lane) reclaim(from *actor.PID) {
-	var lost []*entry
-	l.each(func(hp *hostPool) {
-		hp.entries(func(m *entry) {
-			if m.to != nil && m.to.Equal(from) {
-				lost = append(lost, m)
+	var orphans []*entry
+	for _, hp := range l.hostPools {
+		hp.entries(func(e *entry) {
+			if e.lease.to != nil && e.lease.to.Equal(from) {
+				orphans = append(orphans, e)
 			}
 		})
-	})
-	for _, m := range lost {
+	}
+	for _, e := range orphans {
 		c := pool.Broken
-		if m.b.Resting() {
+		if e.b.Resting() {
 			c = pool.Clean
 		}
-		l.checkin(&Checkin{Backend: m.b, Condition: c})
+		l.checkin(&Checkin{Backend: e.b, Condition: c})
 	}
 }
 
@@ -196,4 +130,11 @@ func (l *Lane) cancel(m *CancelLease) {
 		return
 	}
 	m.Cancel.Done()
+}
+
+func (l *Lane) cancelEnded(m *backend.CancelEnded) {
+	l.stats.Cancels[m.Outcome]++
+	if m.Outcome != cancellease.Dropped {
+		l.stats.CancelLease.Observe(m.Took)
+	}
 }

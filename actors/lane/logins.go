@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"slices"
 	"sort"
 	"time"
 
@@ -14,12 +15,21 @@ type login struct {
 	at *hostPool
 }
 
+// logins are the clients of a lane that have no answer yet: no server login has succeeded since the lane began.
+type logins struct {
+	lane    *Lane
+	pending []*login
+	// placing is the Attach that is being handled: not answered, and not among the pending yet. If the lane fails meanwhile it is
+	// refused with them.
+	placing *Attach
+}
+
 // attach answers at once when the pool knows what its servers report; else it has one opened first.
 func (l *Lane) attach(m *Attach) {
 	l.emptied = time.Time{}
 	l.stats.Logins++
-	hp := l.placeLogin(m)
-	l.pendingAttach = nil
+	hp := l.logins.place(m)
+	l.logins.placing = nil
 	if hp != nil {
 		hp.setWarm()
 		l.reportWaiting()
@@ -27,23 +37,120 @@ func (l *Lane) attach(m *Attach) {
 	}
 }
 
-// placeLogin answers a login, or has it wait in a host pool.
-func (l *Lane) placeLogin(m *Attach) *hostPool {
+// place answers a login, or has it wait in a host pool.
+func (g *logins) place(m *Attach) *hostPool {
+	l := g.lane
 	if l.startupParams(m.Target) != nil {
-		l.answer(m)
+		g.answer(m)
 		return nil
 	}
 	hp := l.aim(m.Target)
 	switch {
 	case hp.rejected && hp.machine.Failing() && hp.machine.BackingOff(l.loop.Now()):
 		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: hp.refusal.Fatal()})
-	case l.refuses(m.Target):
+	case l.place.Refuses(m.Target):
 		l.root.Send(m.From, &AttachRefused{Req: m.Req, Err: l.whyLate(hp, m.Target, 0).Fatal()})
 	default:
-		l.pending = append(l.pending, &login{m, hp})
+		g.pending = append(g.pending, &login{m, hp})
 		return hp
 	}
 	return nil
+}
+
+// waitAt reports whether a login waits in a host pool.
+func (g *logins) waitAt(hp *hostPool) bool {
+	return slices.ContainsFunc(g.pending, func(a *login) bool { return a.at == hp })
+}
+
+func (g *logins) answer(m *Attach) {
+	l := g.lane
+	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Startup: l.startupParams(m.Target), Stats: l.stats})
+}
+
+// aim moves the logins whose host pool cannot serve them under the view, answers those that can be answered by now,
+// and has backends opened for the others.
+func (g *logins) aim() {
+	for _, a := range g.pending {
+		if !g.lane.place.Serves(a.at.host, a.Target) {
+			a.at = g.lane.aim(a.Target)
+		}
+	}
+	g.answerAll()
+}
+
+// answerAll answers the logins that wait for what has become known.
+func (g *logins) answerAll() {
+	g.end(func(a *login) bool {
+		if g.lane.startupParams(a.Target) == nil {
+			return false
+		}
+		g.answer(a.Attach)
+		return true
+	})
+}
+
+// end forgets the logins that ended has answered, and what was opened for them alone.
+func (g *logins) end(ended func(*login) bool) {
+	still := g.pending[:0]
+	for _, a := range g.pending {
+		if !ended(a) {
+			still = append(still, a)
+		}
+	}
+	clear(g.pending[len(still):])
+	g.pending = still
+	g.lane.all((*hostPool).setWarm)
+}
+
+// refuse tells logins what stands in their way: waiting longer would not help.
+func (g *logins) refuse(which func(*login) bool, e *pgerr.Error) {
+	g.end(func(a *login) bool {
+		if !which(a) {
+			return false
+		}
+		g.lane.root.Send(a.From, &AttachRefused{Req: a.Req, Err: e.Fatal()})
+		return true
+	})
+}
+
+// refuseAll is for a lane that ends in the middle of anything.
+func (g *logins) refuseAll(e *pgerr.Error) {
+	if a := g.placing; a != nil {
+		g.pending = append(g.pending, &login{Attach: a})
+	}
+	for _, a := range g.pending {
+		g.lane.root.Send(a.From, &AttachRefused{Req: a.Req, Err: e})
+	}
+	g.pending = nil
+}
+
+// expire refuses logins that could not be answered in time.
+func (g *logins) expire() {
+	if len(g.pending) == 0 {
+		return
+	}
+	l := g.lane
+	now := l.loop.Now()
+	g.end(func(a *login) bool {
+		if a.Deadline.IsZero() || now.Before(a.Deadline) {
+			return false
+		}
+		l.stats.Refused++
+		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: l.whyLate(a.at, a.Target, now.Sub(a.Since)).Fatal()})
+		return true
+	})
+}
+
+func (l *Lane) detach(m *Detach) {
+	l.reclaim(m.From)
+	for i := len(l.waiters.asked) - 1; i >= 0; i-- {
+		if co := l.waiters.asked[i]; co.From.Equal(m.From) {
+			l.abandon(co)
+		}
+	}
+	if len(l.logins.pending) > 0 {
+		l.logins.end(func(a *login) bool { return a.Req == m.Req && a.From.Equal(m.From) })
+	}
 }
 
 // hotStandby is the parameter by which a server tells its clients whether it is in recovery (PostgreSQL 14 and newer).
@@ -105,70 +212,4 @@ func makeStartupParams(b *backend.Backend) *StartupParams {
 	}
 	sort.Slice(w.Parameters, func(i, j int) bool { return w.Parameters[i][0] < w.Parameters[j][0] })
 	return w
-}
-
-func (l *Lane) answer(m *Attach) {
-	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Startup: l.startupParams(m.Target), Stats: l.stats})
-}
-
-// aimLogins moves the logins whose host pool cannot serve them under the view, answers those that can be answered by now,
-// and has backends opened for the others.
-func (l *Lane) aimLogins() {
-	for _, a := range l.pending {
-		if !l.serves(a.at, a.Target) {
-			a.at = l.aim(a.Target)
-		}
-	}
-	l.answerLogins()
-}
-
-// answerLogins answers the logins that wait for what has become known.
-func (l *Lane) answerLogins() {
-	l.endLogins(func(a *login) bool {
-		if l.startupParams(a.Target) == nil {
-			return false
-		}
-		l.answer(a.Attach)
-		return true
-	})
-}
-
-// endLogins forgets the logins that ended has answered, and what was opened for them alone.
-func (l *Lane) endLogins(ended func(*login) bool) {
-	still := l.pending[:0]
-	for _, a := range l.pending {
-		if !ended(a) {
-			still = append(still, a)
-		}
-	}
-	clear(l.pending[len(still):])
-	l.pending = still
-	l.all((*hostPool).setWarm)
-}
-
-// refuseLogins tells logins what stands in their way: waiting longer would not help.
-func (l *Lane) refuseLogins(which func(*login) bool, e *pgerr.Error) {
-	l.endLogins(func(a *login) bool {
-		if !which(a) {
-			return false
-		}
-		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: e.Fatal()})
-		return true
-	})
-}
-
-// expireLogins refuses logins that could not be answered in time.
-func (l *Lane) expireLogins() {
-	if len(l.pending) == 0 {
-		return
-	}
-	now := l.loop.Now()
-	l.endLogins(func(a *login) bool {
-		if a.Deadline.IsZero() || now.Before(a.Deadline) {
-			return false
-		}
-		l.stats.Refused++
-		l.root.Send(a.From, &AttachRefused{Req: a.Req, Err: l.whyLate(a.at, a.Target, now.Sub(a.Since)).Fatal()})
-		return true
-	})
 }

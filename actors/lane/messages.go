@@ -7,6 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/lane/grant"
+	"fencepost/actors/lane/placement"
 	"fencepost/actors/lane/pool"
 	"fencepost/actors/shard"
 	"fencepost/pgerr"
@@ -123,24 +125,24 @@ type Superseded struct {
 }
 
 // Target is what a checkout is for; libpq's words.
-type Target uint8
+type Target = placement.Target
 
 // The targets. On a static shard each is served by its one host.
 const (
-	ReadWrite Target = iota
-	Standby
-	PreferStandby
-	Any
+	ReadWrite     = placement.ReadWrite
+	Standby       = placement.Standby
+	PreferStandby = placement.PreferStandby
+	Any           = placement.Any
 )
 
 // FenceMode is when a write checkout needs a fence of its own.
-type FenceMode uint8
+type FenceMode = grant.Mode
 
 // The modes.
 const (
-	FenceAuto   FenceMode = iota // without a proof that holds under the view, and in doubt
-	FenceAlways                  // always
-	FenceOff                     // never: election and floor must do
+	FenceAuto   = grant.Auto
+	FenceAlways = grant.Always
+	FenceOff    = grant.Off
 )
 
 // Verb is a Control.

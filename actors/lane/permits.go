@@ -31,7 +31,7 @@ func (hp *hostPool) wantPermits(n int) {
 // one up: backends kept in reserve are not worth another's connection.
 func (hp *hostPool) acquire() bool {
 	l := hp.lane
-	needed := hp.machine.Waiting() > 0 || len(l.pending) > 0
+	needed := hp.machine.Waiting() > 0 || len(l.logins.pending) > 0
 	from := hp.poolBud
 	ok, ask, share := hp.poolBud.acquire(l.self, needed)
 	if ok {
@@ -74,5 +74,13 @@ func (l *Lane) yieldPermit(m yieldPermit) {
 		if hp.poolBud == m.budget || hp.dbBud == m.budget {
 			hp.step(pool.GiveUp{Share: m.share})
 		}
+	}
+}
+
+// permitOffered uses the permit that was reserved, or passes it on.
+func (l *Lane) permitOffered() {
+	for _, hp := range l.hostPools {
+		hp.step(pool.Tick{})
+		hp.decline()
 	}
 }

@@ -264,9 +264,9 @@ func (w *chaos) hangUp() {
 			return
 		}
 		var all []*backend.Backend
-		e.lane.write.entries(func(m *entry) {
-			if m.connected {
-				all = append(all, m.b)
+		e.lane.write.entries(func(e *entry) {
+			if e.state.open() {
+				all = append(all, e.b)
 			}
 		})
 		if len(all) > 0 {
@@ -363,10 +363,14 @@ func (w *chaos) examine() {
 		if b := c.backend; b != nil && c.target == ReadWrite && w.view.Elected != "" && b.Host() != w.view.Elected && w.err == nil {
 			w.err = fmt.Errorf("client %d still holds %s, elected is %s", c.id, b.Host(), w.view.Elected)
 		}
-		if b := c.backend; b != nil && c.target == ReadWrite && outdates(&w.view, b.Proof()) && w.err == nil {
+		if b := c.backend; b != nil && c.target == ReadWrite && belowFloor(b.Proof(), w.view.Floor) && w.err == nil {
 			w.err = fmt.Errorf("client %d still holds a backend on timeline %d, the floor is %d", c.id, b.Proof().Timeline, w.view.Floor)
 		}
 	}
+}
+
+func belowFloor(p *backend.Proof, floor uint32) bool {
+	return p != nil && !p.NoTimelines && !p.InRecovery && p.Timeline < floor
 }
 
 func (w *chaos) examineLane(l *Lane, sizes map[string]int) {
@@ -386,7 +390,7 @@ func (w *chaos) examineLane(l *Lane, sizes map[string]int) {
 			if co.Turn <= turn {
 				w.fail("turn %d waits behind %d", co.Turn, turn)
 			}
-			if !l.serves(hp, co.Target) && l.view == l.spec.Shard.View() {
+			if !l.place.Serves(hp.host, co.Target) && l.view == l.spec.Shard.View() {
 				w.fail("target %d waits at %q", co.Target, hp.host)
 			}
 			if turn = co.Turn; queued[co] || co.at != hp {
@@ -394,28 +398,28 @@ func (w *chaos) examineLane(l *Lane, sizes map[string]int) {
 			}
 			queued[co] = true
 		}
-		hp.entries(func(m *entry) {
-			if m.fence == nil {
+		hp.entries(func(e *entry) {
+			if e.fence == nil {
 				return
 			}
 			fencing++
-			if co := m.fence.co; co != nil && (queued[co] || co.Queued()) {
+			if co := e.fence.co; co != nil && (queued[co] || co.Queued()) {
 				w.fail("turn %d waits for a fence and in a queue", co.Turn)
 			} else if co != nil {
 				queued[co] = true
 			}
-			if m.to != nil || m.b.Slot.State() != pool.Leased {
-				w.fail("a backend that is being fenced is %v", m.b.Slot.State())
+			if e.lease.to != nil || e.slot.State() != pool.Leased {
+				w.fail("a backend that is being fenced is %v", e.slot.State())
 			}
 		})
 	})
-	for i, co := range l.asked {
+	for i, co := range l.waiters.asked {
 		if !queued[co] || co.place != i {
 			w.fail("turn %d waits nowhere, or is kept at %d instead of %d", co.Turn, co.place, i)
 		}
 	}
-	if len(l.asked) != len(queued) {
-		w.fail("%d wait, %d are owed an answer", len(queued), len(l.asked))
+	if len(l.waiters.asked) != len(queued) {
+		w.fail("%d wait, %d are owed an answer", len(queued), len(l.waiters.asked))
 	}
 	if fencing != l.fencing {
 		w.fail("%d fences, counted %d", fencing, l.fencing)
@@ -480,8 +484,8 @@ func (w *chaos) dump() (s string) {
 				return
 			}
 			l := e.lane
-			s += fmt.Sprintf("\n  loop %d: paused %v draining %v stopped %v pending %d fencing %d interval %v", loop, l.paused, l.draining, l.stopped, len(l.pending), l.fencing, l.interval)
-			for _, a := range l.pending {
+			s += fmt.Sprintf("\n  loop %d: paused %v draining %v stopped %v pending %d fencing %d interval %v", loop, l.paused, l.draining, l.stopped, len(l.logins.pending), l.fencing, l.interval)
+			for _, a := range l.logins.pending {
 				s += fmt.Sprintf(" login at %s for %d", a.at.host, a.Target)
 			}
 			l.all(func(hp *hostPool) {

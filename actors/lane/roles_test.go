@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"fencepost/actors/backend"
 	"fencepost/actors/lane/pool"
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/health"
@@ -247,88 +246,6 @@ func TestFailoverClosesTheOldPrimarysConnections(t *testing.T) {
 		get(r.rig, p.cut)
 		p.give(b, pool.Broken)
 	})
-}
-
-// Each proof for what it is worth.
-func TestWorthOfAProof(t *testing.T) {
-	id := fakepg.Ordinary().SystemID
-	now := time.Now().Add(time.Hour) // long after the shard was made
-	proof := func(change func(p *backend.Proof)) *backend.Proof {
-		p := &backend.Proof{Asked: now, Answered: now}
-		p.SystemID, p.Timeline = id, 5
-		change(p)
-		return p
-	}
-	good := proof(func(*backend.Proof) {})
-	together := proof(func(p *backend.Proof) { p.Asked = now.Add(time.Second) })
-	for name, tc := range map[string]struct {
-		proof    *backend.Proof
-		void     bool
-		shadowed bool
-		change   func(v *shard.View)
-		mode     FenceMode
-		doubt    time.Duration // how long behind the proof's question it rose; 0: there is none
-		stale    bool          // another view was published meanwhile
-		want     worth
-		asked    worth // just now
-	}{
-		"good":                     {proof: good, want: worthGrant, asked: worthGrant},
-		"none":                     {want: worthFence, asked: worthFence},
-		"in recovery":              {proof: proof(func(p *backend.Proof) { p.InRecovery = true }), want: worthFence, asked: worthNothing},
-		"in recovery, old":         {proof: proof(func(p *backend.Proof) { p.InRecovery, p.Timeline = true, 3 }), want: worthFence, asked: worthNothing},
-		"read only":                {proof: proof(func(p *backend.Proof) { p.ReadOnly = true }), want: worthFence, asked: worthNothing},
-		"below the floor":          {proof: proof(func(p *backend.Proof) { p.Timeline = 4 }), want: worthNothing, asked: worthNothing},
-		"above the floor":          {proof: proof(func(p *backend.Proof) { p.Timeline = 6 }), want: worthGrant, asked: worthGrant},
-		"another cluster":          {proof: proof(func(p *backend.Proof) { p.SystemID++ }), want: worthNothing, asked: worthNothing},
-		"cluster not known":        {proof: proof(func(p *backend.Proof) { p.SystemID = 0 }), want: worthGrant, asked: worthGrant},
-		"shard's not known":        {proof: good, change: func(v *shard.View) { v.SystemID = 0 }, want: worthGrant, asked: worthGrant},
-		"doubt before":             {proof: good, doubt: -1, want: worthGrant, asked: worthGrant},
-		"doubt with it":            {proof: together, doubt: time.Second, want: worthFence, asked: worthFence},
-		"void":                     {proof: good, void: true, want: worthFence, asked: worthFence},
-		"void, below the floor":    {proof: proof(func(p *backend.Proof) { p.Timeline = 4 }), void: true, want: worthNothing, asked: worthNothing},
-		"shadowed":                 {proof: good, shadowed: true, want: worthFence, asked: worthGrant},
-		"doubt after":              {proof: good, doubt: time.Second, want: worthFence, asked: worthFence},
-		"another host":             {proof: good, change: func(v *shard.View) { v.Elected = hostB }, want: worthNothing, asked: worthNothing},
-		"nobody":                   {proof: good, change: func(v *shard.View) { v.Elected = "" }, want: worthNothing, asked: worthNothing},
-		"another view":             {proof: good, stale: true, want: worthFence, asked: worthFence},
-		"always":                   {proof: good, mode: FenceAlways, want: worthFence, asked: worthGrant},
-		"always, below":            {proof: proof(func(p *backend.Proof) { p.Timeline = 4 }), mode: FenceAlways, want: worthNothing, asked: worthNothing},
-		"no timelines":             {proof: proof(func(p *backend.Proof) { p.NoTimelines, p.Timeline, p.SystemID = true, 0, 0 }), change: func(v *shard.View) { v.NoTimelines, v.Floor = true, 0 }, want: worthFence, asked: worthGrant},
-		"no timelines, floor":      {proof: proof(func(p *backend.Proof) { p.NoTimelines, p.Timeline, p.SystemID = true, 0, 0 }), change: func(v *shard.View) { v.NoTimelines = true }, want: worthFence, asked: worthGrant},
-		"off":                      {proof: good, mode: FenceOff, want: worthGrant, asked: worthGrant},
-		"off, none":                {mode: FenceOff, want: worthGrant, asked: worthGrant},
-		"off, in doubt":            {proof: good, mode: FenceOff, doubt: time.Second, want: worthGrant, asked: worthGrant},
-		"off, below the floor":     {proof: proof(func(p *backend.Proof) { p.Timeline = 4 }), mode: FenceOff, want: worthNothing, asked: worthNothing},
-		"off, another cluster":     {proof: proof(func(p *backend.Proof) { p.SystemID++ }), mode: FenceOff, want: worthNothing, asked: worthNothing},
-		"off, another host":        {proof: good, mode: FenceOff, change: func(v *shard.View) { v.Elected = hostB }, want: worthNothing, asked: worthNothing},
-		"off, no timelines, doubt": {proof: proof(func(p *backend.Proof) { p.NoTimelines, p.Timeline = true, 0 }), mode: FenceOff, doubt: 1, change: func(v *shard.View) { v.NoTimelines = true }, want: worthGrant, asked: worthGrant},
-	} {
-		t.Run(name, func(t *testing.T) {
-			sh := shard.NewShard("main")
-			l := &Lane{spec: &PoolSpec{Shard: sh, Fence: tc.mode}, view: &shard.View{Elected: hostA, Floor: 5, SystemID: id}}
-			if tc.change != nil {
-				tc.change(l.view)
-			}
-			sh.Publish(l.view)
-			if tc.stale {
-				sh.Publish(&shard.View{})
-			}
-			if tc.doubt != 0 {
-				sh.Doubted(true, now.Add(tc.doubt))
-			}
-			c := claim{elected: l.view.Elected == hostA, known: tc.proof, proof: tc.proof, shadowed: tc.shadowed}
-			if tc.void {
-				c.proof = nil
-			}
-			if got := l.value(c); got != tc.want {
-				t.Errorf("%d instead of %d", got, tc.want)
-			}
-			c.asked = true
-			if got := l.value(c); got != tc.asked {
-				t.Errorf("asked just now: %d instead of %d", got, tc.asked)
-			}
-		})
-	}
 }
 
 // Who waits for a fence is before who waits in the queue, also where the new primary has a connection for one of them.

@@ -77,3 +77,58 @@ type BackendRow struct {
 	Cancelling      bool
 	ApplicationName string
 }
+
+// unfinished is how many backends keep a Pause or Reconnect from being complete.
+func (l *Lane) unfinished(wait Verb) int {
+	n := 0
+	for _, hp := range l.hostPools {
+		hp.machine.Slots(func(s *pool.Slot) {
+			if wait == Pause || s.Retiring() || s.State() == pool.Closing {
+				n++
+			}
+		})
+	}
+	return n
+}
+
+func (l *Lane) describe(now time.Time) LaneRow {
+	r := LaneRow{Loop: l.loop.Index(), Pool: l.key, Spec: l.spec, Clients: l.clients, Waiting: l.waiting(), Paused: l.paused, Failing: l.failing(), Stats: *l.stats}
+	l.all(func(hp *hostPool) {
+		if t := hp.machine.OldestWait(); !t.IsZero() {
+			r.OldestWait = max(r.OldestWait, now.Sub(t))
+		}
+		for s := range r.Counts {
+			r.Counts[s] += hp.machine.Count(pool.State(s))
+		}
+		hp.entries(func(e *entry) {
+			if e.b != nil {
+				r.Backends = append(r.Backends, e.row())
+				r.Cancelling += e.b.Cancelling()
+			}
+		})
+	})
+	return r
+}
+
+// failing reports whether no server connection is open and the last attempt failed, or nobody is known to attempt.
+func (l *Lane) failing() bool {
+	for _, hp := range l.hostPools {
+		if hp.machine.Failing() {
+			return true
+		}
+	}
+	return l.unplaced.machine.Waiting() > 0
+}
+
+func (e *entry) row() BackendRow {
+	s := e.slot
+	row := BackendRow{ID: e.b.ID, State: s.State(), Host: e.b.Host(), Opened: e.b.OpenedAt(), Since: s.Since(), Retiring: s.Retiring(), Cancelling: e.b.Cancelling() > 0}
+	remote, local := e.b.Addrs()
+	row.Remote, row.RemotePort = addrText(remote)
+	row.Local, row.LocalPort = addrText(local)
+	if lg := e.b.Login(); lg != nil {
+		row.PID = lg.PID
+		row.ApplicationName = e.hp.lane.deps.Backend.Names.Value(e.b.Params, "application_name")
+	}
+	return row
+}

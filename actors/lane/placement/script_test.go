@@ -181,4 +181,3 @@ func show(effects []Effect) string {
 	}
 	return out.String()
 }
-
