@@ -378,7 +378,7 @@ var methods = map[string]struct {
 }{
 	"actors/backend.Backend":        {55, "a server connection: login, identity, fences, idle watch, cleaning, cancels"},
 	"actors/frontend.Frontend":      {66, "a client session; its parts have yet to be taken out"},
-	"actors/lane.Lane":              {89, "a pool's part on a loop; its parts have yet to be taken out"},
+	"actors/lane.Lane":              {60, "one method for each message, and what ties host pools, logins and checkouts together"},
 	"actors/lane/pool.Machine":      {46, "one method for each thing that can happen to a pool"},
 	"actors/shard.decider":          {50, "one method for each message of lanes, monitors, fleet and console"},
 	"actors/shard/election.Machine": {58, "one method for each event and each rule"},

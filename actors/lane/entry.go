@@ -138,12 +138,8 @@ func (hp *hostPool) dial(s *pool.Slot) {
 }
 
 // opened has a backend that is logged in: the shard counts it, logins that wait can be answered, and the machine grants it.
-func (l *Lane) opened(m *backend.Opened) {
-	e := l.entryOf(m.Backend)
-	if e == nil {
-		return
-	}
-	hp := e.hp
+func (e *entry) opened() {
+	l, hp := e.hp.lane, e.hp
 	connected := &shard.Connected{Host: hp.host, Backend: e.b.ID, At: l.loop.Now()}
 	if p := e.b.Proof(); p != nil {
 		o := p.Observation(role.Host(hp.host), role.Fence, p.Asked, p.Answered)
@@ -183,12 +179,13 @@ func (l *Lane) lost(m *backend.Lost) {
 		e.hp.unfit = "its connections end before a client can use them"
 		e.hp.step(pool.Setback{})
 	}
-	l.gone(e)
-	l.stopActor(e)
+	e.gone()
+	e.stopActor()
 }
 
 // gone takes a backend out of the books; the checkout that was waiting for its fence goes on waiting.
-func (l *Lane) gone(e *entry) {
+func (e *entry) gone() {
+	l := e.hp.lane
 	var co *Checkout
 	if e.fence != nil {
 		co = e.endFence().co
@@ -201,10 +198,10 @@ func (l *Lane) gone(e *entry) {
 }
 
 // stopActor stops the actor of a backend whose slot is gone.
-func (l *Lane) stopActor(e *entry) {
+func (e *entry) stopActor() {
 	if e.pid != nil {
 		e.slot.Owner = nil
-		l.ctx.Stop(e.pid)
+		e.hp.lane.ctx.Stop(e.pid)
 	}
 }
 
@@ -228,18 +225,14 @@ func (l *Lane) terminated(who *actor.PID) {
 	}
 	l.reportLost(&backend.Lost{Backend: e.b, Doubts: l.unsettled.lossRaised(e), Err: errBackendFailed})
 	e.state = ended
-	l.gone(e)
+	e.gone()
 }
 
 var errBackendFailed = errors.New("internal error: the connection's actor failed")
 
 // dialFailed has a backend that could not be opened.
-func (l *Lane) dialFailed(m *backend.DialFailed) {
-	e := l.entryOf(m.Backend)
-	if e == nil {
-		return
-	}
-	hp := e.hp
+func (e *entry) dialFailed(m *backend.DialFailed) {
+	l, hp := e.hp.lane, e.hp
 	if !m.Aborted {
 		l.stats.DialFailures++
 		l.deps.Log.Warn().Str("pool", l.name()).Str("host", hp.host).Err(m.Err).Msg("server login failed")
@@ -250,7 +243,7 @@ func (l *Lane) dialFailed(m *backend.DialFailed) {
 		}
 	}
 	hp.step(pool.DialFailed{Slot: e.slot})
-	l.stopActor(e)
+	e.stopActor()
 }
 
 // startingUp is what a server says before it takes connections: worth waiting for.

@@ -27,29 +27,32 @@ func grantView(v *shard.View) grant.View {
 }
 
 // weigh says what a backend is worth for a write now.
-func (l *Lane) weigh(e *entry, a grant.Answer) (grant.Worth, grant.Reason) {
+func (e *entry) weigh(a grant.Answer) (grant.Worth, grant.Reason) {
+	l := e.hp.lane
 	sh := l.spec.Shard
 	var d grant.Doubt
 	// Doubt first, then the view: doubt ends only after the view that settles it was published. Read the other way round, both
 	// could change in between, and a proof of before would look as if nothing had happened.
 	d.Since, d.Raised = sh.InDoubt()
 	d.Republished = sh.View() != l.view
+	d.StoodStill = l.view.Elected != "" && sh.Current().Elected == ""
 	return grant.Weigh(l.place.Grants, l.spec.Fence, d, grant.Connection{
 		Elected: e.hp == l.write && e.shard == sh, Known: e.known(), Proof: e.b.Proof(), Shadowed: e.b.Shadowed(), Answer: a,
 	})
 }
 
 // ask fences a backend for the checkout that is to get it.
-func (l *Lane) ask(e *entry, co *Checkout) {
-	now := l.loop.Now()
+func (e *entry) ask(co *Checkout) {
+	now := e.hp.lane.loop.Now()
 	f := &fence{began: now, deadline: co.Deadline, co: co}
 	if co.Deadline.IsZero() {
 		f.deadline = now.Add(grant.Limit)
 	}
-	l.sendFence(e, f)
+	e.sendFence(f)
 }
 
-func (l *Lane) sendFence(e *entry, f *fence) {
+func (e *entry) sendFence(f *fence) {
+	l := e.hp.lane
 	l.fenceID++
 	f.id, f.epoch = l.fenceID, l.view.Epoch
 	e.fence = f
@@ -80,7 +83,7 @@ func (l *Lane) fenced(m *backend.Fenced) {
 	if f.epoch != l.view.Epoch {
 		answer = grant.UnderOtherView
 	}
-	worth, why := l.weigh(e, answer)
+	worth, why := e.weigh(answer)
 	next := grant.After(grant.Fenced{
 		Worth: worth, Elected: e.hp == l.write && e.shard == l.spec.Shard, Waiting: f.co != nil, Retiring: e.slot.Retiring(), Paused: l.paused,
 	})
@@ -90,13 +93,13 @@ func (l *Lane) fenced(m *backend.Fenced) {
 		e.closeUnfit(f.co, "its fence said no")
 		l.deps.Log.Debug().Str("pool", l.name()).Uint64("backend", e.b.ID).Str("host", e.hp.host).Stringer("reason", why).Msg("fence said no")
 	case grant.AskAgain: // not counted: the checkout has had no answer yet
-		l.sendFence(e, f)
+		e.sendFence(f)
 	case grant.Lease:
 		l.stats.Fences[FenceOK]++
-		l.give(e, f.co)
+		e.give(f.co)
 	case grant.PutBack:
 		l.stats.Fences[verdict(p)]++
-		l.putBack(e, f.co)
+		e.putBack(f.co)
 	}
 }
 
@@ -123,7 +126,8 @@ func verdict(p *backend.Proof) FenceVerdict {
 }
 
 // putBack takes a backend back that was fenced for a checkout that has left, or that has to wait on.
-func (l *Lane) putBack(e *entry, co *Checkout) {
+func (e *entry) putBack(co *Checkout) {
+	l := e.hp.lane
 	e.hp.run(e.hp.machine.Checkin(l.loop.Now(), e.slot, pool.Clean))
 	if co != nil {
 		l.requeue(co)

@@ -29,7 +29,7 @@ type hostPool struct {
 	running  bool
 }
 
-func (l *Lane) newHostPool(host string) *hostPool {
+func newHostPool(l *Lane, host string) *hostPool {
 	return &hostPool{lane: l, host: host, machine: pool.New(l.limits(host))}
 }
 
@@ -65,7 +65,7 @@ func (l *Lane) hostPool(host string) *hostPool {
 			return hp
 		}
 	}
-	hp := l.newHostPool(host)
+	hp := newHostPool(l, host)
 	l.hostPools = append(l.hostPools, hp) // before anything is done that may fail: what it joins only its end leaves
 	hp.poolBud, hp.dbBud = l.deps.Budgets.join(l.key, host, l.spec, l.self)
 	hp.adoptControls()

@@ -161,9 +161,13 @@ func (l *Lane) handle(m any) {
 	case *Spoiled:
 		l.spoiled(m)
 	case *backend.Opened:
-		l.opened(m)
+		if e := l.entryOf(m.Backend); e != nil {
+			e.opened()
+		}
 	case *backend.DialFailed:
-		l.dialFailed(m)
+		if e := l.entryOf(m.Backend); e != nil {
+			e.dialFailed(m)
+		}
 	case *backend.Cleaned:
 		if e := l.entryOf(m.Backend); e != nil {
 			e.hp.step(pool.Cleaned{Slot: e.slot})
@@ -203,7 +207,7 @@ func (l *Lane) start() {
 	l.params = l.deps.Budgets.joinParams(l.key)
 	l.timer.Fire = func() { l.root.Send(l.self, tick{}) }
 	l.view = &shard.View{} // no host yet: sync goes from here to what is published
-	l.unplaced = l.newHostPool("")
+	l.unplaced = newHostPool(l, "")
 	l.unplaced.adoptControls()
 	l.write = l.unplaced
 	l.sync(true)

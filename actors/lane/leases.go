@@ -18,20 +18,21 @@ func (l *Lane) grant(g pool.Effect) {
 		return
 	}
 	if co.Target == ReadWrite {
-		switch worth, _ := l.weigh(e, grant.Earlier); worth {
+		switch worth, _ := e.weigh(grant.Earlier); worth {
 		case grant.Nothing:
 			e.closeUnfit(co, "it is on a timeline below the shard's, or of another cluster")
 			return
 		case grant.Ask:
-			l.ask(e, co)
+			e.ask(co)
 			return
 		}
 	}
-	l.give(e, co)
+	e.give(co)
 }
 
 // give leases the backend.
-func (l *Lane) give(e *entry, co *Checkout) {
+func (e *entry) give(co *Checkout) {
+	l := e.hp.lane
 	waited := l.loop.Now().Sub(co.Enqueued)
 	l.stats.Assignments++
 	l.stats.WaitTime += waited

@@ -40,7 +40,7 @@ func (l *Lane) attach(m *Attach) {
 // place answers a login, or has it wait in a host pool.
 func (g *logins) place(m *Attach) *hostPool {
 	l := g.lane
-	if l.startupParams(m.Target) != nil {
+	if g.params(m.Target) != nil {
 		g.answer(m)
 		return nil
 	}
@@ -64,7 +64,7 @@ func (g *logins) waitAt(hp *hostPool) bool {
 
 func (g *logins) answer(m *Attach) {
 	l := g.lane
-	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Startup: l.startupParams(m.Target), Stats: l.stats})
+	l.root.Send(m.From, &Attached{Req: m.Req, Lane: l.self, Startup: g.params(m.Target), Stats: l.stats})
 }
 
 // aim moves the logins whose host pool cannot serve them under the view, answers those that can be answered by now,
@@ -81,7 +81,7 @@ func (g *logins) aim() {
 // answerAll answers the logins that wait for what has become known.
 func (g *logins) answerAll() {
 	g.end(func(a *login) bool {
-		if g.lane.startupParams(a.Target) == nil {
+		if g.params(a.Target) == nil {
 			return false
 		}
 		g.answer(a.Attach)
@@ -156,10 +156,11 @@ func (l *Lane) detach(m *Detach) {
 // hotStandby is the parameter by which a server tells its clients whether it is in recovery (PostgreSQL 14 and newer).
 const hotStandby = "in_hot_standby"
 
-// startupParams is what a client with a target is told at login; nil if that is not known yet. With the primary lost new
+// params is what a client with a target is told at login; nil if that is not known yet. With the primary lost new
 // clients are told what it reported. Where a server has connections that were opened while it had another role, nobody
 // else would ask it: what servers of that role report is told then, but for the role.
-func (l *Lane) startupParams(t Target) *StartupParams {
+func (g *logins) params(t Target) *StartupParams {
+	l := g.lane
 	w := l.params
 	primary, standby := w.primary.Load(), w.standby.Load()
 	switch {
@@ -168,7 +169,7 @@ func (l *Lane) startupParams(t Target) *StartupParams {
 	case t == ReadWrite && primary == nil && standby != nil && l.write.opened() > 0:
 		primary = standby.with(hotStandby, "off")
 		w.primary.Store(primary)
-	case t == Standby && standby == nil && primary != nil && l.standbyOpen():
+	case t == Standby && standby == nil && primary != nil && g.standbyOpen():
 		standby = primary.with(hotStandby, "on")
 		w.standby.Store(standby)
 	}
@@ -183,7 +184,8 @@ func (l *Lane) startupParams(t Target) *StartupParams {
 	return primary
 }
 
-func (l *Lane) standbyOpen() bool {
+func (g *logins) standbyOpen() bool {
+	l := g.lane
 	for _, h := range l.view.Standbys {
 		if l.hostPool(h).opened() > 0 {
 			return true

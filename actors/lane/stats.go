@@ -92,8 +92,9 @@ func (l *Lane) unfinished(wait Verb) int {
 }
 
 func (l *Lane) describe(now time.Time) LaneRow {
-	r := LaneRow{Loop: l.loop.Index(), Pool: l.key, Spec: l.spec, Clients: l.clients, Waiting: l.waiting(), Paused: l.paused, Failing: l.failing(), Stats: *l.stats}
+	r := LaneRow{Loop: l.loop.Index(), Pool: l.key, Spec: l.spec, Clients: l.clients, Paused: l.paused, Failing: l.failing(), Stats: *l.stats}
 	l.all(func(hp *hostPool) {
+		r.Waiting += hp.machine.Waiting()
 		if t := hp.machine.OldestWait(); !t.IsZero() {
 			r.OldestWait = max(r.OldestWait, now.Sub(t))
 		}

@@ -316,9 +316,3 @@ func (l *Lane) oldestWrite() (since time.Time) {
 	}
 	return since
 }
-
-func (l *Lane) waiting() int {
-	n := 0
-	l.all(func(hp *hostPool) { n += hp.machine.Waiting() })
-	return n
-}

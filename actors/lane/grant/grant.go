@@ -44,6 +44,8 @@ type Doubt struct {
 	// Republished: the shard has published another view than the one that is acted on. What it was in doubt about may be
 	// settled by that view and by nothing else.
 	Republished bool
+	// StoodStill: this process did not run for so long that the shard's view is void until its hosts have been asked again.
+	StoodStill bool
 }
 
 // Answer says what the proof was given for.
@@ -87,6 +89,7 @@ type Reason uint8
 // The reasons.
 const (
 	NoRoles         Reason = iota // the shard is static
+	AfterStandstill               // the process stood still, and its hosts have not been asked since
 	NotElected                    // the host is not the elected one
 	BelowFloor                    // the server's timeline is below the floor
 	OtherCluster                  // the server is of another cluster
@@ -102,7 +105,7 @@ const (
 	Proven                        // the proof holds
 )
 
-var reasonNames = [...]string{"no roles", "not elected", "below the floor", "other cluster", "not fenced", "no proof", "said no",
+var reasonNames = [...]string{"no roles", "after a standstill", "not elected", "below the floor", "other cluster", "not fenced", "no proof", "said no",
 	"once said no", "in doubt", "view changed", "always fenced", "without timelines", "another pooler in between", "proven"}
 
 func (r Reason) String() string { return reasonNames[r] }
@@ -113,6 +116,9 @@ func (r Reason) String() string { return reasonNames[r] }
 func Weigh(v View, m Mode, d Doubt, c Connection) (Worth, Reason) {
 	if v.Static {
 		return Grant, NoRoles
+	}
+	if d.StoodStill { // no connection is closed by what was known before
+		return Ask, AfterStandstill
 	}
 	if !c.Elected {
 		return Nothing, NotElected

@@ -19,6 +19,7 @@ import (
 //	  mode auto|always|off
 //	  doubt none | doubt since=N       doubt rose at N
 //	  republished yes|no               the shard has another view by now
+//	  stood-still yes|no               this process did not run, and the hosts have not been asked since
 //	  weigh CONNECTION...              answered by the worth and the rule that decided
 //	  after [elected] [waiting] [retiring] [paused] CONNECTION...   the answer to a fence: what comes next
 //	  unanswered for=N [deadline=N] [waiting]                       a fence without an answer, N after it was begun
@@ -64,6 +65,9 @@ func (s *script) line(t *testing.T, w *words) string {
 		s.doubt.Raised, s.doubt.Since = !w.has("none"), at(w.number("since", 0))
 	case "republished":
 		s.doubt.Republished = w.has("yes")
+		w.has("no")
+	case "stood-still":
+		s.doubt.StoodStill = w.has("yes")
 		w.has("no")
 	case "weigh":
 		worth, why := Weigh(s.view, s.mode, s.doubt, connection(w))

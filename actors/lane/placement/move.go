@@ -74,9 +74,7 @@ func Move(old, now *View, sessions bool, pools []*Pool) []Effect {
 	}
 	if !now.Grants.Static { // else there are no roles any more
 		for _, p := range pools {
-			if p.Host != "" {
-				m.supersede(p, sessions)
-			}
+			m.supersede(p, sessions)
 		}
 	}
 	m.primary(pools)
@@ -150,7 +148,7 @@ func (m *move) supersede(p *Pool, sessions bool) {
 // it up (Failover).
 func (m *move) replaces(p *Pool) bool {
 	if p.Host == m.now.Elected {
-		return p.Writers && m.now.Failover && !m.old.Failover && m.old.Elected == m.now.Elected
+		return m.now.Failover && !m.old.Failover && m.old.Elected == m.now.Elected
 	}
 	return p.Writers && (m.now.Elected != "" || m.now.Failover)
 }
