@@ -17,7 +17,7 @@ func (l *Lane) grant(g pool.Effect) {
 		e.close(co)
 		return
 	}
-	if co.Target == ReadWrite {
+	if co.Target == ReadWrite && !l.view.Static {
 		switch worth, _ := e.weigh(grant.Earlier); worth {
 		case grant.Nothing:
 			e.closeUnfit(co, "it is on a timeline below the shard's, or of another cluster")
