@@ -83,12 +83,6 @@ func NoSuchDatabase(name string) *Error {
 		Hint: "Add it to [databases], or a \"*\" entry for any name."}
 }
 
-// DatabaseDisabled is for a database that was disabled from the console.
-func DatabaseDisabled(name string) *Error {
-	return &Error{Severity: SeverityFatal, Code: CannotConnectNow, Message: fmt.Sprintf("database %q is disabled", name),
-		Hint: "ENABLE it from the console."}
-}
-
 // NoServerPassword is for a login to a server that asks for the password of a user for whom there is none, or only an md5
 // hash or a SCRAM verifier, which cannot be sent.
 func NoServerPassword(user string) *Error {

@@ -58,12 +58,6 @@ func StatementMode() *Error {
 		Hint:    "Use autocommit, or pool_mode = \"transaction\" for this database."}
 }
 
-// ClientIdleTimeout is for a client that was silent for client_idle_timeout.
-func ClientIdleTimeout() *Error {
-	return &Error{Severity: SeverityFatal, Code: IdleSessionTimeout, Message: "client_idle_timeout",
-		Hint: "Reconnect when needed, or raise client_idle_timeout."}
-}
-
 // Shutdown ends a session because the pooler stops.
 func Shutdown() *Error {
 	return &Error{Severity: SeverityFatal, Code: AdminShutdown, Message: "server shutting down", Hint: "Reconnect."}

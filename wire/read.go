@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"encoding/binary"
-
-	"fencepost/pgerr"
-)
+import "fencepost/pgerr"
 
 // Fields are the fields of an ErrorResponse or NoticeResponse that a pooler looks at. They point into the body they
 // were read from; those that are absent are nil.
@@ -68,9 +64,6 @@ func ParameterStatus(body []byte) (name, value []byte, ok bool) {
 	return name, value, true
 }
 
-// CommandTag reads the body of a CommandComplete; tag points into it.
-func CommandTag(body []byte) (tag []byte, ok bool) { return wholeString(body) }
-
 // QueryText reads the body of a Query; sql points into it.
 func QueryText(body []byte) (sql []byte, ok bool) { return wholeString(body) }
 
@@ -81,35 +74,4 @@ func wholeString(body []byte) ([]byte, bool) {
 		return nil, false
 	}
 	return s, true
-}
-
-// TransactionStatus reads the body of a ReadyForQuery: 'I', 'T' or 'E'. ok is false for anything else.
-func TransactionStatus(body []byte) (status byte, ok bool) {
-	if len(body) != 1 {
-		return 0, false
-	}
-	switch body[0] {
-	case 'I', 'T', 'E':
-		return body[0], true
-	}
-	return 0, false
-}
-
-// BackendKey reads the body of a BackendKeyData; the secret is a copy. ok is false when the secret has not 4 to 256
-// bytes.
-func BackendKey(body []byte) (key CancelKey, ok bool) {
-	const pidSize = 4
-	if len(body) < pidSize+minSecret || len(body) > pidSize+maxSecret {
-		return CancelKey{}, false
-	}
-	return CancelKey{PID: binary.BigEndian.Uint32(body), Secret: append([]byte(nil), body[pidSize:]...)}, true
-}
-
-// AuthRequest reads the body of an Authentication message: which request (AuthOk and so on) and its data, which points
-// into the body.
-func AuthRequest(body []byte) (request uint32, data []byte, ok bool) {
-	if len(body) < 4 {
-		return 0, nil, false
-	}
-	return binary.BigEndian.Uint32(body), body[4:], true
 }

@@ -1,9 +1,7 @@
 package wire
 
 import (
-	"bytes"
 	"reflect"
-	"strings"
 	"testing"
 )
 
@@ -72,81 +70,25 @@ func TestParameterStatus(t *testing.T) {
 
 func TestStringsOfBodies(t *testing.T) {
 	for body, want := range map[string]string{"SELECT 1\x00": "SELECT 1", "\x00": ""} {
-		if tag, ok := CommandTag([]byte(body)); !ok || string(tag) != want {
-			t.Errorf("%q: %q, %v", body, tag, ok)
-		}
 		if sql, ok := QueryText([]byte(body)); !ok || string(sql) != want {
 			t.Errorf("%q: %q, %v", body, sql, ok)
 		}
 	}
 	for _, body := range []string{"", "SELECT 1", "SELECT 1\x00x", "a\x00\x00"} {
-		if tag, ok := CommandTag([]byte(body)); ok {
-			t.Errorf("%q: %q", body, tag)
-		}
 		if sql, ok := QueryText([]byte(body)); ok {
 			t.Errorf("%q: %q", body, sql)
 		}
 	}
 }
 
-func TestTransactionStatus(t *testing.T) {
-	for _, body := range []string{"I", "T", "E"} {
-		if status, ok := TransactionStatus([]byte(body)); !ok || status != body[0] {
-			t.Errorf("%q: %q, %v", body, status, ok)
-		}
-	}
-	for _, body := range []string{"", "X", "i", "II", "\x00"} {
-		if status, ok := TransactionStatus([]byte(body)); ok {
-			t.Errorf("%q: %q", body, status)
-		}
-	}
-}
-
-// TestBackendKey: a key without a secret is none (servers behind some proxies send such: teleport#68711).
-func TestBackendKey(t *testing.T) {
-	for size, want := range map[int]bool{0: false, 3: false, 4: true, 32: true, 256: true, 257: false} {
-		body := append([]byte{1, 2, 3, 4}, strings.Repeat("k", size)...)
-		key, ok := BackendKey(body)
-		if ok != want || ok && (key.PID != 0x01020304 || len(key.Secret) != size) {
-			t.Errorf("secret of %d: %v, %v", size, key, ok)
-		}
-		if ok {
-			clear(body)
-			if !bytes.Equal(key.Secret, bytes.Repeat([]byte("k"), size)) {
-				t.Error("the secret changed with the body")
-			}
-		}
-	}
-	if _, ok := BackendKey(nil); ok {
-		t.Error("an empty body is a key")
-	}
-}
-
-func TestAuthRequest(t *testing.T) {
-	for _, built := range [][]byte{AppendAuthenticationOk(nil), AppendAuthMD5(nil, [4]byte{1, 2, 3, 4}), AppendSASLFinal(nil, []byte("v=x"))} {
-		messages, _, _ := split(built)
-		body := []byte(messages[0].body)
-		request, data, ok := AuthRequest(body)
-		if !ok || len(data) != len(body)-4 || (request != AuthOk && request != AuthMD5 && request != AuthSASLFinal) {
-			t.Errorf("%q: %d, %q, %v", body, request, data, ok)
-		}
-	}
-	if _, _, ok := AuthRequest([]byte{0, 0, 0}); ok {
-		t.Error("three bytes are a request")
-	}
-}
-
 func TestReadersAllocateNothing(t *testing.T) {
 	report := []byte("SERROR\x00VERROR\x00C42601\x00Mno\x00\x00")
 	parameter := []byte("TimeZone\x00CET\x00")
-	tag := []byte("SELECT 1\x00")
+	query := []byte("SELECT 1\x00")
 	if n := testing.AllocsPerRun(100, func() {
 		_, _ = ErrorFields(report)
 		_, _, _ = ParameterStatus(parameter)
-		_, _ = CommandTag(tag)
-		_, _ = QueryText(tag)
-		_, _ = TransactionStatus(tag[:1])
-		_, _, _ = AuthRequest(parameter)
+		_, _ = QueryText(query)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
