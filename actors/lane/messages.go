@@ -118,7 +118,7 @@ type (
 // elected, or its timeline is below the floor. The holder ends the lease at once, as docs/failover.md says of what clients see.
 type Superseded struct {
 	Backend *backend.Backend
-	Why     string // the view's
+	Why     string // the view's, or its StateWhy if the primary was given up
 	// AtBoundary: it is still the only one, but read-only by its own settings: the transaction under way may go on, and the
 	// lease ends with it.
 	AtBoundary bool

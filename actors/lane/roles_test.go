@@ -231,8 +231,10 @@ func TestFailoverClosesTheOldPrimarysConnections(t *testing.T) {
 		idle.give(ib, pool.Clean)
 		r.publish(func(v *shard.View) { v.State = health.Unhealthy })
 		none(r.rig, p.cut, 0)
-		r.publish(func(v *shard.View) { v.State = health.Failover })
-		get(r.rig, p.cut)
+		r.publish(func(v *shard.View) { v.State, v.StateWhy = health.Failover, "its shutdown was announced" })
+		if m := get(r.rig, p.cut); m.Why != "its shutdown was announced" { // not why it was elected once
+			t.Errorf("told why: %q", m.Why)
+		}
 		p.give(b, pool.Broken)
 		r.settle()
 		if n := r.hosts[hostA].server.Open(); n != 0 {

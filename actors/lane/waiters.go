@@ -188,7 +188,11 @@ func (l *Lane) move(e placement.Effect) {
 		x := e.Connection.Owner.(*entry)
 		l.root.Send(x.lease.to, &Superseded{Backend: x.b, Why: l.view.Why, AtBoundary: true})
 	case placement.Supersede:
-		e.Connection.Owner.(*entry).supersede(l.view.Why)
+		x, why := e.Connection.Owner.(*entry), l.view.Why
+		if l.view.State == health.Failover && x.b.Host() == l.view.Elected {
+			why = l.view.StateWhy // it is given up; the view's is why it was elected
+		}
+		x.supersede(why)
 	case placement.Replace:
 		hp.writers = hp == l.write
 		hp.step(pool.Reconnect{})

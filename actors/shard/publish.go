@@ -36,7 +36,7 @@ func (a *decider) compose(now time.Time) *View {
 	v := &View{
 		Epoch: e.Epoch, Elected: string(e.Elected), Floor: e.Floor.Timeline, SystemID: e.Floor.SystemID,
 		Static:      e.Elected != "" && a.list.roleOf(e.Elected) == election.Any,
-		NoTimelines: e.Evidence.NoTimelines, State: a.health.State(), Since: e.Since, Why: e.Why,
+		NoTimelines: e.Evidence.NoTimelines, State: a.health.State(), StateWhy: a.health.Reason(), Since: e.Since, Why: e.Why,
 		Standbys: a.reads().standbys(now, rows), Balance: s.Balance, Warm: s.Warm, Refuse: s.Refuse,
 	}
 	if e.Elected == "" {

@@ -21,6 +21,7 @@ type View struct {
 	// NoTimelines: the elected host has none (Aurora); every write checkout needs a fence.
 	NoTimelines bool
 	State       health.State
+	StateWhy    string // what led to State
 	// Since is when Elected became what it is, Why what led to it.
 	Since time.Time
 	Why   string
