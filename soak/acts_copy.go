@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"fencepost/internal/poll"
 	"fencepost/soak/ledger"
 )
 
@@ -184,10 +185,5 @@ func manyRows(s *session) error {
 func (s *session) pause() { s.wait(s.r.think(s.rng)) }
 
 func (s *session) wait(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-s.r.hard.Done():
-	}
+	poll.For(s.r.hard, d) //nolint:errcheck // whatever comes next sees its end
 }

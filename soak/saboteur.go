@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/poll"
 	"fencepost/internal/product"
 )
 
@@ -61,16 +62,7 @@ func (b *saboteur) work(ctx context.Context) {
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func sleep(ctx context.Context, d time.Duration) bool { return poll.For(ctx, d) == nil }
 
 func (b *saboteur) did(name string) {
 	b.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fencepost/internal/poll"
 	"fencepost/soak/raw"
 )
 
@@ -61,12 +62,7 @@ func (w *worker) live() {
 }
 
 func (w *worker) wait(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-w.soft.Done():
-	}
+	poll.For(w.soft, d) //nolint:errcheck // the caller looks at soft
 }
 
 // anyDatabase chooses where to work, and as whom.

@@ -16,6 +16,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"fencepost/internal/poll"
 )
 
 // counterCells are the loads under which syscalls and allocations are counted.
@@ -57,7 +59,7 @@ func (l *lab) count(ctx context.Context, p *pooler, c cell, window time.Duration
 		res, err := l.runPgbench(ctx, ld)
 		done <- loaded{res, err}
 	}()
-	if err := pause(ctx, settle); err != nil {
+	if err := poll.For(ctx, settle); err != nil {
 		return r, err
 	}
 	w, err := p.watch(ctx, window)
@@ -114,7 +116,7 @@ func (p *pooler) watch(ctx context.Context, window time.Duration) (watched, erro
 		defer tr.close()
 	}
 	w.from = time.Now()
-	if err := pause(ctx, window); err != nil {
+	if err := poll.For(ctx, window); err != nil {
 		return w, err
 	}
 	w.to = time.Now()
@@ -150,7 +152,7 @@ func (p *pooler) idleMallocs(ctx context.Context) (mallocs, error) {
 	var at [4]float64
 	for i := range at {
 		if i == len(at)-1 {
-			if err := pause(ctx, time.Second); err != nil {
+			if err := poll.For(ctx, time.Second); err != nil {
 				return mallocs{}, err
 			}
 		}

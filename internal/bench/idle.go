@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"fencepost/internal/poll"
 )
 
 // idleClientsCommand is the first argument of this program when it runs as its own child to hold idle clients: a
@@ -119,7 +121,7 @@ func (l *lab) measureMemory(ctx context.Context, arm string, n int) (memoryResul
 			h.kill()
 		}
 	}()
-	if err := pause(ctx, 2*time.Second); err != nil {
+	if err := poll.For(ctx, 2*time.Second); err != nil {
 		return res, err
 	}
 	if res.With, err = rss(p.pid()); err != nil {
@@ -218,17 +220,5 @@ func (h *holder) kill() {
 	if h.cmd.ProcessState == nil {
 		_ = h.cmd.Process.Kill()
 		_ = h.cmd.Wait()
-	}
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"fencepost/internal/poll"
 	"fencepost/internal/product"
 )
 
@@ -48,7 +49,7 @@ func (l *lab) checkLeak(ctx context.Context, arm string, n int) (leakResult, err
 	if err := fillPool(ctx, p.addr, l.opts.pool); err != nil {
 		return res, err
 	}
-	if err := pause(ctx, time.Second); err != nil {
+	if err := poll.For(ctx, time.Second); err != nil {
 		return res, err
 	}
 	if res.Before, err = p.holds(ctx); err != nil {
@@ -81,7 +82,7 @@ func (l *lab) checkLeak(ctx context.Context, arm string, n int) (leakResult, err
 		if res.Settled || time.Now().After(deadline) {
 			return res, nil
 		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
+		if err := poll.For(ctx, 200*time.Millisecond); err != nil {
 			return res, err
 		}
 	}
@@ -100,7 +101,7 @@ func (p *pooler) holds(ctx context.Context) (held, error) {
 		return -1
 	}
 	h := held{Goroutines: count(metricGoroutines), Actors: count(metricActors)}
-	if err := pause(ctx, 50*time.Millisecond); err != nil {
+	if err := poll.For(ctx, 50*time.Millisecond); err != nil {
 		return h, err
 	}
 	h.Descriptors, err = product.Descriptors(p.pid())

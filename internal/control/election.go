@@ -12,6 +12,7 @@ import (
 	"fencepost/actors/shard"
 	"fencepost/actors/shard/election"
 	"fencepost/actors/shard/health"
+	"fencepost/internal/poll"
 )
 
 // lookEvery is how often the hosts are asked.
@@ -101,17 +102,11 @@ func (l *looks) look(ctx actor.Context) {
 		}
 		url := (&url.URL{Scheme: "postgres", User: url.UserPassword(s.User, s.Password), Host: h.Addr, Path: s.Database, RawQuery: "sslmode=disable"}).String()
 		go func() {
-			tick := time.NewTicker(lookEvery)
-			defer tick.Stop()
-			for asking.Err() == nil {
+			poll.Each(asking, lookEvery, func() {
 				if inRecovery, err := ask(asking, url); err == nil && !inRecovery {
 					root.Send(self, saw{round, h.Addr})
 				}
-				select {
-				case <-asking.Done():
-				case <-tick.C:
-				}
-			}
+			})
 		}()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/poll"
 )
 
 // play has the clients work, says once a second how they fare, and does failovers.
@@ -91,10 +92,8 @@ func (s *stage) failover(ctx context.Context) error {
 	if err := old.Kill(); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(detection):
+	if err := poll.For(ctx, detection); err != nil {
+		return err
 	}
 	next, err := mostWAL(ctx, c.Standbys())
 	if err != nil {
@@ -155,18 +154,9 @@ func mostWAL(ctx context.Context, standbys []*pgcluster.Node) (best *pgcluster.N
 func (s *stage) awaitWrites(ctx context.Context, next *pgcluster.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !s.tally.servedBy(writer, next.Port) {
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("no client wrote at %s after it was promoted", next.Addr()), ctx.Err())
-		case <-tick.C:
-		}
+	served := func() (bool, error) { return s.tally.servedBy(writer, next.Port), nil }
+	if err := poll.Until(ctx, 50*time.Millisecond, served); err != nil {
+		return fmt.Errorf("no client wrote at %s after it was promoted: %w", next.Addr(), err)
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(2 * time.Second):
-	}
-	return ctx.Err()
+	return poll.For(ctx, 2*time.Second)
 }

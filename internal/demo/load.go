@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"fencepost/internal/poll"
 )
 
 func (o *Options) readers() int { return max(1, o.Clients/4) }
@@ -72,10 +74,7 @@ func (s *stage) client(ctx context.Context, k kind, i int) {
 		default:
 			s.tally.done(k, name, port, began)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
+		poll.For(ctx, 50*time.Millisecond) //nolint:errcheck // the loop looks at ctx
 	}
 }
 

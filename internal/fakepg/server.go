@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fencepost/internal/memconn"
+	"fencepost/internal/poll"
 )
 
 // Faults says what goes wrong, and how often. The zero value is a server that answers at once and never fails.
@@ -120,7 +121,7 @@ func (s *Server) Login(ctx context.Context) (*Login, error) {
 	f := s.faults
 	s.mu.Unlock()
 	r := rand.New(rand.NewPCG(s.seed, uint64(n)))
-	if err := pause(ctx, upTo(r, f.LoginDelay)); err != nil {
+	if err := poll.For(ctx, upTo(r, f.LoginDelay)); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -235,18 +236,4 @@ func upTo(r *rand.Rand, d time.Duration) time.Duration {
 		return 0
 	}
 	return time.Duration(r.Int64N(int64(d)))
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

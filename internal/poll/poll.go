@@ -38,3 +38,19 @@ func At(due time.Time, over <-chan struct{}) bool {
 		return false
 	}
 }
+
+// For waits for as long as d. Its error is that of ctx, if ctx has ended.
+func For(ctx context.Context, d time.Duration) error {
+	At(time.Now().Add(d), ctx.Done())
+	return ctx.Err()
+}
+
+// Each does something at once, and then every so often, until ctx ends.
+func Each(ctx context.Context, every time.Duration, do func()) {
+	Until(ctx, every, func() (bool, error) { //nolint:errcheck // ctx ends it
+		if ctx.Err() == nil {
+			do()
+		}
+		return ctx.Err() != nil, nil
+	})
+}

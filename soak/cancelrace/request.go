@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"fencepost/internal/poll"
 )
 
 // request is one cancel request of a canceller.
@@ -40,11 +42,7 @@ func (q *request) send(ctx context.Context, c *cell) {
 	defer close(q.ended)
 	left := sync.OnceFunc(func() { close(q.left) })
 	defer left()
-	t := time.NewTimer(q.after)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+	if poll.For(ctx, q.after) != nil {
 		return
 	}
 	nc, err := net.DialTimeout("tcp", c.product.Addr, closeLimit)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"fencepost/internal/poll"
 	"fencepost/soak/raw"
 )
 
@@ -49,14 +50,8 @@ func (v *victim) run(ctx context.Context) error {
 
 // pause waits for up to most, or until ctx ends.
 func pause(ctx context.Context, rng *rand.Rand, most time.Duration) {
-	if most <= 0 {
-		return
-	}
-	t := time.NewTimer(time.Duration(rng.Int64N(int64(most))))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+	if most > 0 {
+		poll.For(ctx, time.Duration(rng.Int64N(int64(most)))) //nolint:errcheck // the caller looks at ctx
 	}
 }
 

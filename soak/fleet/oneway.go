@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"fencepost/internal/poll"
 )
 
 // OneWay says how the first member is heard and does not hear, or the reverse.
@@ -78,10 +80,5 @@ func (l *Lab) OneWay(ctx context.Context, o OneWay) (OneWayResult, error) {
 
 // until waits for a time.
 func until(ctx context.Context, at time.Time) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(at)):
-		return nil
-	}
+	return poll.For(ctx, time.Until(at))
 }

@@ -145,10 +145,8 @@ func (l *Lab) SplitBrain(ctx context.Context, s Split) (SplitResult, error) {
 	if !r.Alone {
 		r.Shows = l.shows(ctx, behind[0])
 	}
-	select {
-	case <-ctx.Done():
-		return r, ctx.Err()
-	case <-time.After(time.Until(r.Promoted.Add(s.Stays))):
+	if err := until(ctx, r.Promoted.Add(s.Stays)); err != nil {
+		return r, err
 	}
 	// Clients may be waiting for a primary: their errors tell what the member says.
 	row, err := behind[0].Shard(ctx)

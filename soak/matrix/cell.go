@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/poll"
 	"fencepost/soak/matrix/client"
 	"fencepost/soak/matrix/verdict"
 	"fencepost/soak/matrix/world"
@@ -88,7 +89,7 @@ func (p *pass) happen(ctx context.Context, crew *client.Crew) (o world.Occurrenc
 	if err := p.served(ctx, crew); err != nil {
 		return o, nil, err
 	}
-	if err := wait(ctx, p.o.Before); err != nil {
+	if err := poll.For(ctx, p.o.Before); err != nil {
 		return o, nil, err
 	}
 	if o, err = p.event.Run(ctx, p.w); err != nil {
@@ -100,30 +101,18 @@ func (p *pass) happen(ctx context.Context, crew *client.Crew) (o world.Occurrenc
 			return o, nil, fmt.Errorf("forget: %w", err)
 		}
 	}
-	return o, forgot, wait(ctx, p.o.After)
+	return o, forgot, poll.For(ctx, p.o.After)
 }
 
 // served waits until there were as many transactions as there are clients, twice over.
 func (p *pass) served(ctx context.Context, crew *client.Crew) error {
 	ctx, cancel := context.WithTimeout(ctx, servedLimit)
 	defer cancel()
-	for crew.Counts().Acked < 2*int64(p.o.Clients) {
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("clients are not served before the event: %+v: %w", crew.Counts(), err)
-		}
+	served := func() (bool, error) { return crew.Counts().Acked >= 2*int64(p.o.Clients), nil }
+	if err := poll.Until(ctx, 20*time.Millisecond, served); err != nil {
+		return fmt.Errorf("clients are not served before the event: %+v: %w", crew.Counts(), err)
 	}
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // connect is a connection of the superuser's to a server, past all relays.

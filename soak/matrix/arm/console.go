@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"fencepost/internal/poll"
 	"fencepost/internal/product"
 )
 
@@ -45,17 +46,11 @@ func (w *watcher) close() {
 func (w *watcher) work(ctx context.Context, c *product.Console) {
 	defer close(w.done)
 	defer c.Close()
-	tick := time.NewTicker(askEvery)
-	defer tick.Stop()
-	for ctx.Err() == nil {
+	poll.Each(ctx, askEvery, func() {
 		if s, err := shard(ctx, c); err == nil {
 			w.note(s)
 		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 func (w *watcher) note(s Said) {

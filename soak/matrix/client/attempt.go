@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"fencepost/internal/poll"
 	"fencepost/soak/matrix/verdict"
 )
 
@@ -110,10 +111,5 @@ func (w *worker) block(ctx context.Context, a *verdict.Attempt) error {
 }
 
 func (w *worker) dwell() {
-	t := time.NewTimer(time.Duration(w.rng.Int64N(int64(dwellLimit))))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-w.hard.Done():
-	}
+	poll.For(w.hard, time.Duration(w.rng.Int64N(int64(dwellLimit)))) //nolint:errcheck // the next statement sees its end
 }

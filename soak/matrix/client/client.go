@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"fencepost/internal/poll"
 	"fencepost/soak/matrix/verdict"
 )
 
@@ -138,12 +139,7 @@ func (w *worker) draw() verdict.Kind {
 
 // pause waits between half and one and a half of the mean, or until the end.
 func (w *worker) pause(mean time.Duration) {
-	t := time.NewTimer(mean/2 + time.Duration(w.rng.Int64N(int64(mean)+1)))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-w.stopped.Done():
-	}
+	poll.For(w.stopped, mean/2+time.Duration(w.rng.Int64N(int64(mean)+1))) //nolint:errcheck // work looks at stopped
 }
 
 // leaveLimit bounds the goodbye to a server that may be gone.

@@ -83,12 +83,8 @@ func (c *course) hold(d time.Duration, why string) error {
 		if left <= 0 {
 			return c.ctx.Err()
 		}
-		t := time.NewTimer(min(left, sayPause))
-		select {
-		case <-c.ctx.Done():
-			t.Stop()
-			return c.ctx.Err()
-		case <-t.C:
+		if err := poll.For(c.ctx, min(left, sayPause)); err != nil {
+			return err
 		}
 		if left > sayPause {
 			c.w.say("%s %.1f s: %s for another %.0f s", c.Name, time.Since(c.Began).Seconds(), why, time.Until(until).Seconds())

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fencepost/internal/poll"
 )
 
 // logPrefix is the servers' log_line_prefix, which logLine takes apart. What follows %q only sessions have.
@@ -32,17 +34,8 @@ type reader struct {
 }
 
 func (r *reader) run(ctx context.Context) {
-	tick := time.NewTicker(logPause)
-	defer tick.Stop()
-	for {
-		r.read()
-		select {
-		case <-ctx.Done():
-			r.read()
-			return
-		case <-tick.C:
-		}
-	}
+	poll.Each(ctx, logPause, r.read)
+	r.read()
 }
 
 func (r *reader) read() {

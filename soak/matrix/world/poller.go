@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"fencepost/internal/pgcluster"
+	"fencepost/internal/poll"
 )
 
 // How often the observer does what it does, and how long without an answer is silence.
@@ -36,15 +37,7 @@ type poller struct {
 }
 
 func (p *poller) run(ctx context.Context) {
-	tick := time.NewTicker(pollPause)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		p.poll(ctx)
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
+	poll.Each(ctx, pollPause, func() { p.poll(ctx) })
 	hangUp(p.conn)
 }
 
@@ -143,20 +136,12 @@ type writer struct {
 }
 
 func (w *writer) run(ctx context.Context) {
-	tick := time.NewTicker(writePause)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		if w.observer.last(w.server.Name).Writable() {
-			if err := w.write(ctx); err != nil {
-				hangUp(w.conn)
-				w.conn = nil
-			}
+	poll.Each(ctx, writePause, func() {
+		if w.observer.last(w.server.Name).Writable() && w.write(ctx) != nil {
+			hangUp(w.conn)
+			w.conn = nil
 		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
+	})
 	hangUp(w.conn)
 }
 
