@@ -3,10 +3,11 @@ package soak
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"fencepost/internal/product"
 )
@@ -66,15 +67,10 @@ func (r *run) liveHeap(ctx context.Context) (live int64, err error) {
 
 // residentBytes is a process's resident memory.
 func residentBytes(pid int) (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
-			n, err := strconv.ParseInt(f[1], 10, 64)
-			return n << 10, err
-		}
-	}
-	return 0, fmt.Errorf("process %d has no memory", pid)
+	s, err := p.NewStatus()
+	return int64(s.VmRSS), err
 }

@@ -51,8 +51,8 @@ func (l *lab) measure(ctx context.Context, p *pooler, c cell) (sample, error) {
 		return s, loadErr
 	}
 	now := readMachineTime()
-	if total := float64(now.total - machine.total); total > 0 {
-		s.Busy, s.Steal = float64(now.busy-machine.busy)/total, float64(now.steal-machine.steal)/total
+	if total := now.total - machine.total; total > 0 {
+		s.Busy, s.Steal = (now.busy-machine.busy)/total, (now.steal-machine.steal)/total
 	}
 	s.Transactions, s.TPS = res.transactions, res.tps
 	s.P50 = milliseconds(quantile(res.latencies, 0.5))

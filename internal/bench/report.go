@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,14 +53,14 @@ func newReport(opts options, begun time.Time) *report {
 	if unix.Uname(&uts) == nil {
 		r.Machine.Kernel = unix.ByteSliceToString(uts.Release[:])
 	}
-	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		r.Machine.Load = strings.Join(strings.Fields(string(b))[:3], " ")
+	if l, err := proc.LoadAvg(); err == nil {
+		r.Machine.Load = fmt.Sprintf("%.2f %.2f %.2f", l.Load1, l.Load5, l.Load15)
 	}
 	before := readMachineTime()
 	time.Sleep(time.Second)
 	after := readMachineTime()
 	if total := after.total - before.total; total > 0 {
-		r.Machine.Busy = float64(after.busy-before.busy) / float64(total)
+		r.Machine.Busy = (after.busy - before.busy) / total
 	}
 	if r.Machine.Busy > 0.1 {
 		progress("others use %.0f %% of this machine: only ratios within a round mean anything, and those little", r.Machine.Busy*100)
@@ -70,11 +69,8 @@ func newReport(opts options, begun time.Time) *report {
 }
 
 func cpuModel() string {
-	b, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(b)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
+	if all, _ := proc.CPUInfo(); len(all) > 0 && all[0].ModelName != "" {
+		return all[0].ModelName
 	}
 	return runtime.GOARCH
 }

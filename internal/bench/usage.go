@@ -2,13 +2,10 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,35 +29,23 @@ type usage struct {
 
 func readUsage(pid int) (usage, error) {
 	u := usage{switches: map[int]int64{}}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return u, err
 	}
-	// The name in parentheses may hold anything, so the fields are counted from the last parenthesis.
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	if len(f) < 13 {
-		return u, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
+	stat, err := p.Stat()
+	if err != nil {
+		return u, err
 	}
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on every architecture Go runs on
-	utime, err1 := strconv.ParseInt(f[11], 10, 64)
-	stime, err2 := strconv.ParseInt(f[12], 10, 64)
-	if err1 != nil || err2 != nil {
-		return u, fmt.Errorf("/proc/%d/stat: utime %q, stime %q", pid, f[11], f[12])
-	}
-	u.user, u.system = time.Duration(utime)*tick, time.Duration(stime)*tick
-	for _, tid := range threads(pid) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
-		if err != nil {
-			continue // ended since the folder was read
-		}
-		for line := range strings.Lines(string(b)) {
-			if key, value, ok := strings.Cut(line, ":"); ok && strings.HasSuffix(key, "ctxt_switches") {
-				n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-				u.switches[tid] += n
-			}
+	u.user, u.system = time.Duration(stat.UTime)*tick, time.Duration(stat.STime)*tick
+	all, err := procfs.AllThreads(pid)
+	for _, t := range all {
+		if s, err := t.NewStatus(); err == nil { // else it has ended
+			u.switches[t.PID] = int64(s.TotalCtxtSwitches())
 		}
 	}
-	return u, nil
+	return u, err
 }
 
 // switchesSince counts context switches since earlier. Those a thread made between its last appearance and its
@@ -77,13 +62,10 @@ func (u usage) switchesSince(earlier usage) (n int64, ended int) {
 	return n, ended
 }
 
-func threads(pid int) []int {
-	dirs, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-	var tids []int
-	for _, d := range dirs {
-		if tid, err := strconv.Atoi(filepath.Base(d)); err == nil {
-			tids = append(tids, tid)
-		}
+func threads(pid int) (tids []int) {
+	all, _ := procfs.AllThreads(pid) // of a process that has ended there are none
+	for _, t := range all {
+		tids = append(tids, t.PID)
 	}
 	return tids
 }
@@ -155,42 +137,26 @@ func (l *cpuLine) usedAt(t time.Time) time.Duration {
 
 // rss is the resident memory of a process in bytes, counted page by page (VmRSS is kept per thread and may lag).
 func rss(pid int) (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "Rss:"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/%d/smaps_rollup has no Rss line", pid)
+	all, err := p.ProcSMapsRollup()
+	return int64(all.Rss), err
 }
 
-// machineTime is the machine's CPU time by use, in ticks.
-type machineTime struct{ busy, steal, total int64 }
+// machineTime is the machine's CPU time by use, in seconds.
+type machineTime struct{ busy, steal, total float64 }
 
 func readMachineTime() machineTime {
-	b, _ := os.ReadFile("/proc/stat")
-	line, _, _ := strings.Cut(string(b), "\n")
-	var m machineTime
-	for i, f := range strings.Fields(line)[1:] {
-		n, _ := strconv.ParseInt(f, 10, 64)
-		if i > 7 { // guest time is part of user time
-			break
-		}
-		m.total += n
-		switch i {
-		case 3, 4: // idle, iowait
-		case 7:
-			m.steal += n
-		default:
-			m.busy += n
-		}
-	}
-	return m
+	all, _ := proc.Stat()
+	c := all.CPUTotal
+	busy := c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ // guest time is part of user time
+	return machineTime{busy, c.Steal, busy + c.Steal + c.Idle + c.Iowait}
 }
+
+// proc is /proc. Where there is none it says so when it is read.
+var proc, _ = procfs.NewDefaultFS()
 
 // realtime puts every thread of a process under SCHED_FIFO; threads it creates later inherit that.
 func realtime(pid int) error {

@@ -1,15 +1,14 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"fencepost/internal/pgcluster"
 	waiting "fencepost/internal/poll"
@@ -104,42 +103,36 @@ func (p *pooler) end(t testing.TB) {
 }
 
 // residentKiB is the process's resident memory.
-func (p *pooler) residentKiB(t testing.TB) int { return p.status(t, "VmRSS:") }
-
-func (p *pooler) status(t testing.TB, key string) int {
+func (p *pooler) residentKiB(t testing.TB) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process().PID()))
+	return int(p.status(t).VmRSS >> 10)
+}
+
+func (p *pooler) status(t testing.TB) procfs.ProcStatus {
+	t.Helper()
+	proc, err := procfs.NewProc(p.Process().PID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == key {
-			n, err := strconv.Atoi(f[1])
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
+	s, err := proc.NewStatus()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("no %s in the status of process %d", key, p.Process().PID())
-	return 0
+	return s
 }
 
 // busy is the processor time the process has used.
 func (p *pooler) busy(t testing.TB) time.Duration {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process().PID()))
+	proc, err := procfs.NewProc(p.Process().PID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')'):])) // what follows the name: state is f[1]
-	user, err1 := strconv.Atoi(f[12])
-	system, err2 := strconv.Atoi(f[13])
-	if err := errors.Join(err1, err2); err != nil {
+	s, err := proc.Stat()
+	if err != nil {
 		t.Fatal(err)
 	}
-	const ticksPerSecond = 100
-	return time.Duration(user+system) * time.Second / ticksPerSecond
+	return time.Duration(s.CPUTime() * float64(time.Second))
 }
 
 // poll calls ready every few milliseconds until it reports true or an error, or limit is over.

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"fencepost/internal/program"
@@ -123,27 +124,16 @@ func descendants(pid int) []int {
 	if pid <= 1 {
 		return nil // never everybody
 	}
-	parents := make(map[int][]int)
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			continue // ended meanwhile
-		}
-		_, rest, ok := strings.Cut(string(b), ") ") // the name in parentheses may hold anything but is followed by this
-		fields := strings.Fields(rest)
-		if !ok || len(fields) < 2 {
-			continue
-		}
-		child, err1 := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		parent, err2 := strconv.Atoi(fields[1])
-		if err1 == nil && err2 == nil {
-			parents[parent] = append(parents[parent], child)
+	children := make(map[int][]int)
+	procs, _ := procfs.AllProcs()
+	for _, p := range procs {
+		if s, err := p.Stat(); err == nil { // else it has ended
+			children[s.PPID] = append(children[s.PPID], p.PID)
 		}
 	}
-	all := parents[pid]
+	all := children[pid]
 	for i := 0; i < len(all); i++ {
-		all = append(all, parents[all[i]]...)
+		all = append(all, children[all[i]]...)
 	}
 	return all
 }
@@ -205,13 +195,15 @@ func exists(pid int) bool { return !strings.Contains("ZX", processState(pid)) }
 // stopped reports whether a process is stopped by a signal.
 func stopped(pid int) bool { return strings.EqualFold(processState(pid), "T") } // "t" under a debugger
 
-// processState is the state letter of /proc/PID/stat, "X" when there is no such process.
+// processState is the state letter of a process, "X" when there is none.
 func processState(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return "X"
 	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	state, _, _ := strings.Cut(rest, " ")
-	return state
+	s, err := p.Stat()
+	if err != nil {
+		return "X"
+	}
+	return s.State
 }

@@ -1,12 +1,12 @@
 package network
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"testing"
+
+	"github.com/prometheus/procfs"
 )
 
 // Both ways to ask the kernel give the same answer.
@@ -40,15 +40,17 @@ func TestInode(t *testing.T) {
 
 func listed(t *testing.T, local, remote int) string {
 	t.Helper()
-	f, err := os.Open("/proc/net/tcp")
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		f := strings.Fields(s.Text())
-		if len(f) > 9 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", local)) && strings.HasSuffix(f[2], fmt.Sprintf(":%04X", remote)) {
-			return f[9]
+	all, err := proc.NetTCP() //nolint:staticcheck // the other way to ask
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if s.LocalPort == uint64(local) && s.RemPort == uint64(remote) {
+			return fmt.Sprint(s.Inode)
 		}
 	}
 	return ""

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -121,24 +122,13 @@ func claim() (number int, held *os.File, err error) {
 
 // inUse reports whether this machine has another way than the default one to an address.
 func inUse(ip string) bool {
-	b, err := os.ReadFile("/proc/thread-self/net/route") // the process's first thread may be inside of a namespace
+	proc, err := procfs.NewFS("/proc/thread-self") // the process's first thread may be inside of a namespace
 	if err != nil {
 		return false
 	}
-	want := uint64(binary.NativeEndian.Uint32(net.ParseIP(ip).To4()))
-	for line := range strings.Lines(string(b)) {
-		// Iface Destination Gateway Flags RefCnt Use Metric Mask …; addresses are numbers of the machine's, in hexadecimal
-		f := strings.Fields(line)
-		if len(f) < 8 {
-			continue
-		}
-		to, err1 := strconv.ParseUint(f[1], 16, 32)
-		mask, err2 := strconv.ParseUint(f[7], 16, 32)
-		if err1 == nil && err2 == nil && mask != 0 && want&mask == to {
-			return true
-		}
-	}
-	return false
+	want := binary.NativeEndian.Uint32(net.ParseIP(ip).To4())
+	routes, _ := proc.NetRoute()
+	return slices.ContainsFunc(routes, func(r procfs.NetRouteLine) bool { return r.Mask != 0 && want&r.Mask == r.Destination })
 }
 
 // ours is what the names of interfaces and namespaces here look like.

@@ -1,14 +1,13 @@
 package network
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // orphan is the owner of a connection whose other end has been closed already, after it was written to.
@@ -56,17 +55,14 @@ func inodeOf(local, remote int) string {
 	case err == nil || errors.Is(err, errNoSocket):
 		return ""
 	}
-	f, err := os.Open("/proc/net/tcp")
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
-	wantLocal, wantRemote := fmt.Sprintf(":%04X", local), fmt.Sprintf(":%04X", remote)
-	for s := bufio.NewScanner(f); s.Scan(); {
-		// "  12: 0100007F:9C40 0100007F:1538 01 00000000:00000000 00:00000000 00000000  1000        0 123456 …"
-		fields := strings.Fields(s.Text())
-		if len(fields) > 9 && strings.HasSuffix(fields[1], wantLocal) && strings.HasSuffix(fields[2], wantRemote) && fields[9] != "0" {
-			return fields[9]
+	all, _ := proc.NetTCP() //nolint:staticcheck // it asks the kernel as diagnose could not
+	for _, s := range all {
+		if s.LocalPort == uint64(local) && s.RemPort == uint64(remote) && s.Inode != 0 {
+			return fmt.Sprint(s.Inode)
 		}
 	}
 	return ""
@@ -74,15 +70,10 @@ func inodeOf(local, remote int) string {
 
 // holds reports whether a process has a file open.
 func holds(pid int, link string) bool {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(dir)
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return false
 	}
-	for _, e := range entries {
-		if to, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && to == link {
-			return true
-		}
-	}
-	return false
+	all, _ := p.FileDescriptorTargets()
+	return slices.Contains(all, link)
 }
