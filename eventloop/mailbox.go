@@ -89,6 +89,21 @@ func (m *Mailbox) Fail(reason any) {
 	m.fail(reason, nil, nil)
 }
 
+// Run calls fn, which came to the loop by Post, on behalf of the actor: a panic in it is escalated like one in Receive. It runs
+// also while the actor is suspended or has ended: fn is the one that can release what it brings. On the loop.
+func (m *Mailbox) Run(fn func()) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			stack := debug.Stack()
+			m.loop.count.Panics++
+			if !m.fail(reason, nil, stack) {
+				m.loop.panicked(reason, stack)
+			}
+		}
+	}()
+	fn()
+}
+
 // fail reports false when nobody is there to decide because the actor has ended.
 func (m *Mailbox) fail(reason, message any, stack []byte) bool {
 	if m.invoker == nil {

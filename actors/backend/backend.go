@@ -172,18 +172,20 @@ func (b *Backend) dial() {
 	go func() {
 		defer stop()
 		l, err := b.deps.Dialer.Dial(ctx, b.target)
-		posted := b.loop.Post(func() { b.dialled(l, err) })
-		if !posted && l != nil {
-			l.Conn.Close()
+		posted := b.loop.Post(func() {
+			b.mb.Run(func() {
+				defer l.discard() // unless it was adopted, also if that failed halfway
+				b.dialled(l, err)
+			})
+		})
+		if !posted {
+			l.discard()
 		}
 	}()
 }
 
 func (b *Backend) dialled(l *Login, err error) {
 	if b.phase != dialling {
-		if l != nil {
-			l.Conn.Close()
-		}
 		return
 	}
 	if err == nil {

@@ -88,11 +88,18 @@ func (b *Backend) sendCancel(id uint64, done func()) {
 	go func() {
 		r := b.deps.Dialer.Cancel(addr, key, limit)
 		b.deps.Cancels.Add(-1)
-		b.loop.Post(func() { b.cancelEnded(id, r, done) })
+		b.loop.Post(func() {
+			b.mb.Run(func() {
+				if done != nil {
+					defer done() // also if what follows fails: the canceller waits for it
+				}
+				b.cancelEnded(id, r)
+			})
+		})
 	}()
 }
 
-func (b *Backend) cancelEnded(id uint64, r CancelResult, done func()) {
+func (b *Backend) cancelEnded(id uint64, r CancelResult) {
 	var ev cancellease.Event = cancellease.Closed{ID: id}
 	if r.Err != nil {
 		ev = cancellease.Failed{ID: id, Sent: r.Sent, Timeout: r.Timeout}
@@ -102,9 +109,6 @@ func (b *Backend) cancelEnded(id uint64, r CancelResult, done func()) {
 		if e.Kind == cancellease.End {
 			b.send(&CancelEnded{Outcome: e.Outcome, Took: e.Took})
 		}
-	}
-	if done != nil {
-		done()
 	}
 	if b.phase == cleaning {
 		b.cleanNext()

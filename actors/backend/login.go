@@ -65,6 +65,13 @@ type Login struct {
 	Query string
 }
 
+// discard closes the connection of a login that no backend has adopted; l may be nil.
+func (l *Login) discard() {
+	if l != nil && l.Conn != nil {
+		l.Conn.Close()
+	}
+}
+
 // Proof is what a server said of itself on a connection, at login or in answer to a Fence.
 type Proof = role.Proof
 
