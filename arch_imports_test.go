@@ -12,7 +12,7 @@ import (
 // pure packages decide and do nothing else: no clock, goroutine, random, I/O or log.
 var pure = []string{
 	"wire", "role", "actors/lane/pool", "actors/lane/grant", "actors/lane/placement", "actors/shard/election", "actors/shard/health",
-	"actors/backend/session", "actors/backend/cancellease", "cluster/evidence",
+	"actors/backend/session", "actors/backend/prepared", "actors/backend/cancellease", "cluster/evidence",
 }
 
 // order is who may import whom: a package may import those on earlier lines. Pure packages may also import each other.

@@ -376,7 +376,7 @@ var methods = map[string]struct {
 	most int
 	why  string
 }{
-	"actors/backend.Backend":        {55, "a server connection: login, identity, fences, idle watch, cleaning, cancels"},
+	"actors/backend.Backend":        {56, "a server connection: login, identity, fences, idle watch, cleaning, cancels, answers that are edited"},
 	"actors/frontend.Frontend":      {66, "a client session; its parts have yet to be taken out"},
 	"actors/lane.Lane":              {60, "one method for each message, and what ties host pools, logins and checkouts together"},
 	"actors/lane/pool.Machine":      {46, "one method for each thing that can happen to a pool"},

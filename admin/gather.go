@@ -182,7 +182,7 @@ func addStats(to *lane.Stats, s *lane.Stats) {
 		n  uint64
 	}{
 		{&to.Assignments, s.Assignments}, {&to.Transactions, s.Transactions}, {&to.Queries, s.Queries},
-		{&to.Received, s.Received}, {&to.Sent, s.Sent}, {&to.Logins, s.Logins}, {&to.Parses, s.Parses}, {&to.Binds, s.Binds},
+		{&to.Received, s.Received}, {&to.Sent, s.Sent}, {&to.Logins, s.Logins}, {&to.Parses, s.Parses}, {&to.Binds, s.Binds}, {&to.UnownedStatements, s.UnownedStatements},
 		{&to.Refused, s.Refused}, {&to.Dials, s.Dials}, {&to.DialFailures, s.DialFailures}, {&to.Losses, s.Losses},
 		{&to.QueueCancels, s.QueueCancels}, {&to.IdleCancels, s.IdleCancels},
 	} {

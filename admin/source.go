@@ -124,6 +124,7 @@ var poolColumns = []poolColumn{
 	{name: "client_logins_total", typ: metrics.Counter, help: "Logins of clients.", value: func(p *poolRow) float64 { return float64(p.stats.Logins) }},
 	{name: "parses_total", typ: metrics.Counter, help: "Parse messages.", value: func(p *poolRow) float64 { return float64(p.stats.Parses) }},
 	{name: "binds_total", typ: metrics.Counter, help: "Bind messages.", value: func(p *poolRow) float64 { return float64(p.stats.Binds) }},
+	{name: "unowned_statements_total", typ: metrics.Counter, help: "Messages about prepared statements that their client did not have (SQLSTATE 26000).", value: func(p *poolRow) float64 { return float64(p.stats.UnownedStatements) }},
 	{name: "refused_total", typ: metrics.Counter, help: "Requests refused because query_wait_timeout was over.", value: func(p *poolRow) float64 { return float64(p.stats.Refused) }},
 	{name: "server_dials_total", typ: metrics.Counter, help: "Attempts to open a server connection.", value: func(p *poolRow) float64 { return float64(p.stats.Dials) }},
 	{name: "server_dial_failures_total", typ: metrics.Counter, help: "Attempts to open a server connection that failed.", value: func(p *poolRow) float64 { return float64(p.stats.DialFailures) }},

@@ -58,7 +58,7 @@ func TestDefaults(t *testing.T) {
 		ListenAddr: "127.0.0.1", ListenPort: 6432, ListenBacklog: 4096, UnixSocketDir: "/tmp", UnixSocketMode: 0o777,
 		EventLoops: 1, EventLoop: LoopEpoll, PoolMode: PoolTransaction, DefaultPoolSize: 20, MaxClientConn: 1000,
 		QueryWaitTimeout: 120 * time.Second, ServerConnectTimeout: 15 * time.Second, ServerLoginRetry: 15 * time.Second,
-		ServerIdleTimeout: 600 * time.Second, ServerLifetime: 3600 * time.Second, ServerResetQuery: "DISCARD ALL",
+		ServerIdleTimeout: 600 * time.Second, ServerLifetime: 3600 * time.Second, ServerResetQuery: "DISCARD ALL", MaxPreparedStatements: 200,
 		ClientLoginTimeout: 60 * time.Second, CancelOnDisconnect: true, CancelAckTimeout: 5 * time.Second,
 		IgnoreStartupParameters: []string{"extra_float_digits"}, TrackExtraParameters: []string{"IntervalStyle"},
 		AuthType: AuthSCRAM, AdminUsers: []string{}, StatsUsers: []string{}, AdminHTTP: "127.0.0.1:6433", StatsPeriod: time.Minute,
@@ -88,7 +88,7 @@ func TestEverySetting(t *testing.T) {
 		"so_reuseport": "true", "pidfile": `"/p"`, "peer_id": "3", "event_loops": "2", "event_loop": `"portable"`, "pool_mode": `"session"`,
 		"default_pool_size": "9", "min_pool_size": "2", "max_client_conn": "8", "max_db_connections": "6", "server_round_robin": "true",
 		"query_wait_timeout": `"1s"`, "server_connect_timeout": `"2s"`, "server_login_retry": `"3s"`, "server_idle_timeout": `"4s"`,
-		"server_lifetime": `"5s"`, "server_reset_query": `""`, "client_login_timeout": `"6s"`, "cancel_on_disconnect": "false", "cancel_ack_timeout": `"7s"`,
+		"server_lifetime": `"5s"`, "server_reset_query": `""`, "max_prepared_statements": "17", "client_login_timeout": `"6s"`, "cancel_on_disconnect": "false", "cancel_ack_timeout": `"7s"`,
 		"ignore_startup_parameters": `["options"]`, "track_extra_parameters": `["search_path"]`, "auth_type": `"md5"`,
 		"admin_users": `["app"]`, "stats_users": `["app"]`, "admin_http": `""`, "stats_period": `"8s"`, "sigterm": `"wait_for_clients"`,
 		"drain_grace": `"16s"`, "drain_timeout": `"9s"`, "log_level": `"debug"`, "log_format": `"console"`, "log_connections": "false", "log_disconnections": "false",
@@ -105,7 +105,7 @@ func TestEverySetting(t *testing.T) {
 		"[databases.app]\n"+text(other, database)+"[databases.h]\nhosts = ["+`"h"`+"]\n[users.app]\n"+text(userSettings, user))
 	wantFencepost := Fencepost{
 		"::1, 10.0.0.1", 5433, 7, "@x", 0o700, true, "/p", 3, 2, LoopPortable, PoolSession, 9, 2, 8, 6, true,
-		time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second, "", 6 * time.Second, false, 7 * time.Second,
+		time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second, "", 17, 6 * time.Second, false, 7 * time.Second,
 		[]string{"options"}, []string{"search_path"}, AuthMD5, []string{"app"}, []string{"app"}, "", 8 * time.Second,
 		SigtermWaitForClients, 16 * time.Second, 9 * time.Second, LogDebug, LogConsole, false, false, false, false, 10 * time.Second, 11 * time.Second, 12,
 		13 * time.Millisecond,

@@ -62,6 +62,9 @@ type Fencepost struct {
 	ServerLifetime time.Duration `key:"server_lifetime" default:"1h" min:"0s" max:"8760h" reload:"yes"`
 	// Sent to a server connection when a client in session mode leaves, before the next one gets it. "" sends nothing.
 	ServerResetQuery string `key:"server_reset_query" default:"DISCARD ALL" reload:"yes"`
+	// Prepared statements that a server connection keeps for clients in transaction and statement mode, by text: the one used
+	// longest ago goes first. 0 keeps none: a client's named statement lasts until its transaction ends.
+	MaxPreparedStatements int `key:"max_prepared_statements" default:"200" min:"0" max:"100000" unit:"statements" reload:"yes"`
 	// Longest time for a client to log in. "0s" is no limit.
 	ClientLoginTimeout time.Duration `key:"client_login_timeout" default:"1m" min:"0s" max:"8760h" reload:"yes"`
 	// Cancel what a client is running when it disconnects, instead of letting it run to its end.

@@ -14,7 +14,7 @@ var pgbouncerDefaults = map[string]string{
 	"so_reuseport": "false", "pidfile": "", "peer_id": "0", "pool_mode": "session", "default_pool_size": "20", "min_pool_size": "0",
 	"max_client_conn": "100", "max_db_connections": "0", "server_round_robin": "false", "query_wait_timeout": "2m",
 	"server_connect_timeout": "15s", "server_login_retry": "15s", "server_idle_timeout": "10m", "server_lifetime": "1h",
-	"server_reset_query": "DISCARD ALL", "client_login_timeout": "1m", "ignore_startup_parameters": "",
+	"server_reset_query": "DISCARD ALL", "max_prepared_statements": "200", "client_login_timeout": "1m", "ignore_startup_parameters": "",
 	"track_extra_parameters": "IntervalStyle", "auth_type": "md5", "admin_users": "", "stats_users": "", "stats_period": "1m",
 	"log_connections": "true", "log_disconnections": "true", "log_pooler_errors": "true", "tcp_keepalive": "true",
 	"tcp_keepidle": "0s", "tcp_keepintvl": "0s", "tcp_keepcnt": "0", "tcp_user_timeout": "0s",

@@ -9,7 +9,7 @@ import (
 // where there is something. Without this list the nearest of our names would be suggested, which is another setting.
 var pgbouncerOnly = map[string]map[string]string{
 	"fencepost": withHints(`unix_socket_group user job_name conffile reserve_pool_size reserve_pool_timeout
-		max_db_client_connections max_user_connections max_user_client_connections max_prepared_statements
+		max_db_client_connections max_user_connections max_user_client_connections
 		autodb_idle_timeout pool_idle_timeout server_reset_query_always application_name_add_host disable_pqexec
 		server_check_query server_check_delay server_fast_close client_idle_timeout query_timeout query_wait_notify
 		idle_transaction_timeout transaction_timeout suspend_timeout dns_max_ttl dns_nxdomain_ttl

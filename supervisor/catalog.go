@@ -39,7 +39,7 @@ func (s *Fencepost) snapshot(cfg *config.Config) *frontend.Settings {
 		MaxClients: f.MaxClientConn, Method: method, Auth: auth.ProfileOf(method, valuesOf(secrets)),
 		Secret: func(user string) *auth.Secret { return secrets[user] },
 		Route:  r.route, Ignore: set(f.IgnoreStartupParameters, strings.ToLower), Admins: set(f.AdminUsers, nil), Stats: set(f.StatsUsers, nil),
-		PeerID: uint16(f.PeerID), LogConnections: f.LogConnections, LogDisconnects: f.LogDisconnections, LogErrors: f.LogPoolerErrors,
+		MaxStatements: f.MaxPreparedStatements, PeerID: uint16(f.PeerID), LogConnections: f.LogConnections, LogDisconnects: f.LogDisconnections, LogErrors: f.LogPoolerErrors,
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"fencepost/actors/backend/cancellease"
+	"fencepost/actors/backend/prepared"
 	"fencepost/actors/backend/session"
 	"fencepost/eventloop"
 	"fencepost/pgerr"
@@ -50,6 +51,7 @@ type Seen struct {
 	Rows     bool // rows or COPY data
 	Failed   bool // an ErrorResponse
 	Boundary bool // the chunk ends at a message boundary
+	Cleared  bool // the server has dropped all prepared statements
 }
 
 // Deps are what all backends share.
@@ -98,6 +100,8 @@ type Backend struct {
 	Owner   any             // the lane's record
 	Tracker session.Tracker // what the server owes the present holder
 	Params  Params          // tracked values as the server reported them last
+	// Statements are the prepared statements that the server has under names of ours: in transaction and statement mode.
+	Statements prepared.Cache
 
 	deps         *Deps
 	loop         eventloop.Loop
@@ -223,6 +227,7 @@ func (b *Backend) adopt(l *Login) error {
 	}
 	b.Params = MakeParams(values)
 	b.Tracker.Reset()
+	b.Statements.Tracker = &b.Tracker
 	return nil
 }
 
@@ -317,6 +322,7 @@ func (b *Backend) shut() {
 		b.conn.Close()
 	}
 	b.carry, b.fence = nil, nil
+	b.Statements.Drop()
 }
 
 var terminate = wire.AppendTerminate(nil)

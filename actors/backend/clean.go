@@ -43,6 +43,9 @@ func (b *Backend) startCleaning(m *Clean) {
 	}
 	b.phase = cleaning
 	b.clean = cleanup{step: draining, reset: m.Reset, limit: m.Limit, wait: firstCancelRetry}
+	if m.Reset == "" && b.Statements.SQLNames() {
+		b.clean.reset = "DEALLOCATE ALL" // only a client's EXECUTE knows these names, and the next client's must not
+	}
 	switch {
 	case m.Patient && !b.unwanted:
 	case b.Tracker.Outstanding() > 0 && b.deps.CancelVanished():

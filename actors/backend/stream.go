@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,16 @@ var (
 // OnData implements eventloop.Handler.
 func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
 	for len(p) > 0 && b.phase != gone {
-		seen, n, err := b.scan(p)
+		out := p
+		seen, n, err := Seen{}, 0, error(nil)
+		if b.scanner.AtBoundary() && b.Statements.Edited(p[0]) {
+			if out, n, err = b.edit(p, &seen); n == 0 && err == nil {
+				b.conn.Stash(p)
+				return
+			}
+		} else if n, err = b.scan(p, &seen); err == nil {
+			out = p[:n]
+		}
 		if err != nil {
 			if !errors.Is(err, errGoodbye) {
 				b.deps.Log.Error().Err(err).Uint64("backend", b.ID).Str("host", b.target.Host).Msg("server protocol violation")
@@ -32,7 +42,9 @@ func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
 		}
 		switch b.phase {
 		case held:
-			b.holder.ServerData(p[:n], seen)
+			if len(out) > 0 {
+				b.holder.ServerData(out, seen)
+			}
 		case cleaning:
 			b.cleanProgress(seen)
 		case fencing:
@@ -46,48 +58,56 @@ func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
 
 // scan notes the messages in p in the tracker and picks up what concerns the connection itself. It stops behind a
 // ReadyForQuery after which nothing is owed: the holder may give the backend back there, and what follows is then not its
-// client's (a FATAL error of a server that ends, above all). n is how far it got.
-func (b *Backend) scan(p []byte) (seen Seen, n int, err error) {
+// client's (a FATAL error of a server that ends, above all), and before an answer that the client does not get as it is. n is
+// how far it got.
+func (b *Backend) scan(p []byte, seen *Seen) (n int, err error) {
 	var f wire.Fragment
+scan:
 	for n < len(p) {
+		if b.scanner.AtBoundary() && b.Statements.Edited(p[n]) {
+			break
+		}
 		k, err := b.scanner.Scan(p[n:], &f)
 		if err != nil {
-			return seen, n, err
+			return n, err
 		}
 		n += k
 		if f.First && f.Len > maxShort && !mayBeLong(f.Type) {
-			return seen, n, fmt.Errorf("%w: %d bytes of type %q", errDesync, f.Len, f.Type)
+			return n, fmt.Errorf("%w: %d bytes of type %q", errDesync, f.Len, f.Type)
 		}
 		switch f.Type {
 		case wire.MsgDataRow, wire.MsgCopyData:
 			if b.phase == idle || b.phase == fencing {
-				if err := b.unheldRow(&f, &seen); err != nil {
-					return seen, n, err
+				if err := b.unheldRow(&f, seen); err != nil {
+					return n, err
 				}
 			}
 			seen.Rows = true
 		case 0:
 		case wire.MsgReadyForQuery, wire.MsgParameterStatus, wire.MsgErrorResponse:
-			if err := b.whole(&f, &seen); err != nil {
-				return seen, n, err
+			if err := b.whole(&f, seen); err != nil {
+				return n, err
 			}
 			if f.Type == wire.MsgReadyForQuery && f.Last && b.phase != idle && b.Tracker.Idle() {
 				seen.Boundary = true
-				return seen, n, nil
+				return n, nil
 			}
 		default:
 			if f.First && !b.received(f.Type) {
-				return seen, n, fmt.Errorf("%w: unexpected %q", errDesync, f.Type)
+				return n, fmt.Errorf("%w: unexpected %q", errDesync, f.Type)
 			}
-			if f.Type == wire.MsgNoticeResponse {
-				if err := b.whole(&f, &seen); err != nil {
-					return seen, n, err
+			if f.Type == wire.MsgNoticeResponse || f.Type == wire.MsgCommandComplete && mayConcernStatements(&f) {
+				if err := b.whole(&f, seen); err != nil {
+					return n, err
+				}
+				if seen.Cleared { // the holder must know before what follows is noted
+					break scan
 				}
 			}
 		}
 	}
 	seen.Boundary = b.scanner.AtBoundary()
-	return seen, n, nil
+	return n, nil
 }
 
 // maxShort is the longest message of a type that is never long. Without it a server that does not speak the protocol (an
@@ -112,7 +132,7 @@ func (b *Backend) received(typ byte) bool {
 	case fencing:
 		return answersFence(typ) && b.Tracker.Received(typ)
 	}
-	return b.Tracker.Received(typ)
+	return b.Statements.Answered(typ)
 }
 
 // unheldRow takes a row while nobody holds the backend: only a fence has asked for one.
@@ -158,6 +178,8 @@ func (b *Backend) whole(f *wire.Fragment, seen *Seen) error {
 		return b.errorResponse(body, seen)
 	case wire.MsgNoticeResponse:
 		return b.notice(body)
+	case wire.MsgCommandComplete:
+		seen.Cleared = b.Statements.Completed(bytes.TrimSuffix(body, []byte{0})) || seen.Cleared
 	case wire.MsgDataRow:
 		b.fenceRow(body)
 	}
@@ -201,7 +223,10 @@ func (b *Backend) errorResponse(body []byte, seen *Seen) error {
 	if b.phase == fencing && e != nil {
 		b.fence.fail(e)
 	}
-	b.Tracker.Received(wire.MsgErrorResponse)
+	if e != nil {
+		b.Statements.ServerError(e.Code)
+	}
+	b.Statements.Answered(wire.MsgErrorResponse)
 	return nil
 }
 

@@ -50,6 +50,16 @@ func (f *Frontend) request(p []byte) {
 				f.fail(f.ending)
 				return
 			}
+			if f.mode != Session && aboutStatements(p[0]) {
+				// No backend waits for the rest of a message that must be looked at whole.
+				if more, e := incomplete(p); e != nil {
+					f.fail(e)
+					return
+				} else if more {
+					f.conn.Stash(p)
+					return
+				}
+			}
 			f.ask(p)
 			return
 		}
@@ -89,6 +99,9 @@ func (f *Frontend) granted(m *lane.Granted) {
 	}
 	f.backend = m.Backend
 	m.Backend.Serve(f)
+	if f.names != nil {
+		f.names.Granted()
+	}
 	if f.params != m.Backend.Params && f.applyParams() {
 		return
 	}
@@ -106,7 +119,7 @@ func (f *Frontend) activate() {
 		} else {
 			f.conn.Unstash()
 		}
-		if f.backend == nil || f.backend.Queued() == 0 {
+		if !f.stalled && (f.backend == nil || f.backend.Queued() == 0) {
 			f.conn.Resume()
 		}
 	}

@@ -65,6 +65,9 @@ func (f *Frontend) close(e *pgerr.Error, why string, gone bool) {
 		}
 	}
 	f.paramAnswers, f.startup = nil, nil
+	if f.names != nil {
+		f.names.Drop()
+	}
 	f.stop()
 }
 
@@ -91,7 +94,7 @@ func (f *Frontend) leftBehind() pool.Condition {
 	switch {
 	case !f.scanner.AtBoundary(), f.backend.LastCode() != "":
 		return pool.Broken
-	case f.mode != Session && f.backend.Tracker.Idle() && f.backend.AtBoundary() && f.backend.Queued() == 0:
+	case f.mode != Session && !f.backend.Statements.SQLNames() && f.backend.Tracker.Idle() && f.backend.AtBoundary() && f.backend.Queued() == 0:
 		return pool.Clean
 	}
 	return pool.Dirty

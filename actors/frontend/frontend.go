@@ -21,6 +21,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"fencepost/actors/backend"
+	"fencepost/actors/backend/prepared"
 	"fencepost/actors/lane"
 	"fencepost/admin"
 	"fencepost/auth"
@@ -80,6 +81,7 @@ type Frontend struct {
 	busy       bool       // the console owes an answer: from command to answered
 	midAnswer  bool       // the last bytes sent to the client end inside a message: set by each ServerData
 	batch      bool       // what is being skipped is an extended-protocol batch, which ends with Sync: set by skip and consoleData, reset by refuse and at the console's Sync
+	stalled    bool       // the client's next message waits for an answer that says what its name means: from relay to ServerData
 	txOpen     bool       // a transaction is being timed for the statistics: from activate to answeredQueries
 	unanswered unanswered // what may become of an open block (outcome.go): kept by relay, reset by ServerData when the server is at rest
 
@@ -92,6 +94,10 @@ type Frontend struct {
 	stats          *lane.Stats
 	key            wire.CancelKey
 	startup        *startup // nil from ready on
+
+	// names are the client's prepared statements, in transaction and statement mode: from the first message about one to
+	// close.
+	names *prepared.Names
 
 	// What the client was told of its parameters: set by completeLogin, then by each ServerData and paramsAnswered.
 	params backend.Params
@@ -167,6 +173,9 @@ func (f *Frontend) OnData(_ eventloop.Conn, p []byte) {
 	case active:
 		if rest := f.relay(p); len(rest) > 0 {
 			f.conn.Stash(rest)
+			if f.stalled {
+				f.conn.Pause()
+			}
 		}
 	case idle, doomed:
 		f.request(p)

@@ -20,17 +20,30 @@ func (f *Frontend) relay(p []byte) (tail []byte) {
 	}
 	rest := p
 	var m wire.Fragment
+	var ed edit
 	for len(rest) > 0 {
+		if f.mode != Session && aboutStatements(rest[0]) && f.scanner.AtBoundary() {
+			before := p[:len(p)-len(rest)]
+			if e := ed.statement(f, rest, before); e != nil {
+				f.forward(ed.rest(before))
+				f.fail(e)
+				return nil
+			}
+			if ed.wait {
+				p, tail = before, rest
+				break
+			}
+		}
 		n, err := f.scanner.Scan(rest, &m)
 		if err == nil && m.First {
-			err = f.sent(&m)
+			err = f.sent(&m, ed.take())
 			if inBlock {
 				f.unanswered = f.unanswered.with(&m)
 			}
 		}
 		if err != nil || m.Type == wire.MsgTerminate {
 			// What came before is on record as sent. Terminate is the client's goodbye to us, not to the server.
-			f.forward(p[:len(p)-len(rest)])
+			f.forward(ed.rest(p[:len(p)-len(rest)]))
 			f.scanner.Reset()
 			if err != nil {
 				f.fail(pgerr.As(err))
@@ -46,7 +59,8 @@ func (f *Frontend) relay(p []byte) (tail []byte) {
 		}
 		rest = rest[n:]
 	}
-	f.forward(p)
+	f.forward(ed.rest(p))
+	f.sessions.keepScratch(ed.out)
 	// A late CopyData may have been all that kept the transaction from being over.
 	if b.Tracker.Outstanding() == 0 {
 		f.done()
@@ -54,10 +68,15 @@ func (f *Frontend) relay(p []byte) (tail []byte) {
 	return tail
 }
 
-// sent notes a message about to be forwarded; an error if no client may send it.
-func (f *Frontend) sent(m *wire.Fragment) error {
+// sent notes a message about to be forwarded, in the tracker unless statement has noted it there; an error if no client may
+// send it.
+func (f *Frontend) sent(m *wire.Fragment, noted bool) error {
 	switch m.Type {
-	case wire.MsgQuery, wire.MsgSync, wire.MsgCopyData: // the usual ones, of any length as far as PostgreSQL takes it
+	case wire.MsgQuery:
+		if f.names != nil && !f.backend.Tracker.Skipping() {
+			noteQuery(f.names, m)
+		}
+	case wire.MsgSync, wire.MsgCopyData: // the usual ones, of any length as far as PostgreSQL takes it
 	case wire.MsgTerminate:
 		return nil
 	case wire.MsgParse:
@@ -68,7 +87,7 @@ func (f *Frontend) sent(m *wire.Fragment) error {
 	if err := allowed(m); err != nil {
 		return err
 	}
-	if !f.backend.Tracker.Sent(m.Type) {
+	if !noted && !f.backend.Tracker.Sent(m.Type) {
 		return pgerr.ProtocolViolation("unexpected message type " + printable(m.Type))
 	}
 	return nil

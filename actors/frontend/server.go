@@ -19,6 +19,15 @@ func (f *Frontend) ServerData(p []byte, seen backend.Seen) {
 	if !f.conn.Write(p) {
 		f.backend.Pause()
 	}
+	if seen.Cleared && f.names != nil {
+		f.names.Cleared(&f.backend.Statements)
+	}
+	if f.stalled && clearUp(f.backend, f.names) {
+		f.stalled = false
+		if f.backend.Queued() == 0 {
+			f.conn.Resume()
+		}
+	}
 	if seen.Params {
 		f.params = f.backend.Params
 	}
@@ -71,7 +80,10 @@ func (f *Frontend) done() {
 		return
 	}
 	if f.mode != Session {
-		f.giveBack(pool.Clean)
+		if f.names != nil && f.sessions.statementLimit() == 0 {
+			f.names.Cleared(nil)
+		}
+		f.giveBack(condition(f.backend))
 		f.phase = idle
 	}
 	if f.ending != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"fencepost/actors/backend/prepared"
 	"fencepost/actors/strategy"
 	"fencepost/admin"
 	"fencepost/eventloop"
@@ -19,6 +20,20 @@ type Sessions struct {
 	spawner *eventloop.Spawner
 	first   *Frontend
 	count   int
+
+	// The prepared statements of the loop's clients and server connections, and where messages about them are rewritten.
+	statements prepared.Store
+	scratch    []byte
+}
+
+// statementLimit is max_prepared_statements.
+func (s *Sessions) statementLimit() int { return s.Deps.Settings.Load().MaxStatements }
+
+// keepScratch keeps memory for the next chunk that is rewritten, unless a large one was.
+func (s *Sessions) keepScratch(b []byte) {
+	if b != nil && cap(b) <= 128<<10 {
+		s.scratch = b[:0]
+	}
 }
 
 // SessionsProps are the props of a Sessions actor.

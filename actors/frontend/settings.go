@@ -44,6 +44,9 @@ type Settings struct {
 	Ignore map[string]bool // ignore_startup_parameters, lower case
 	Admins map[string]bool
 	Stats  map[string]bool
+	// MaxStatements is how many statements a server connection keeps (max_prepared_statements); 0: a client's last until its
+	// transaction ends.
+	MaxStatements int
 	// PeerID goes into cancel keys.
 	PeerID         uint16
 	LogConnections bool

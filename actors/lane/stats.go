@@ -17,6 +17,7 @@ type Stats struct {
 	WaitTime                           time.Duration
 	Logins                             uint64
 	Parses, Binds                      uint64
+	UnownedStatements                  uint64 // messages about statements that their client did not have
 	Refused                            uint64 // checkouts refused at their deadline
 	Dials, DialFailures, Losses        uint64
 

@@ -39,6 +39,13 @@ func (q *queue) first() byte {
 	return q.small[q.head]
 }
 
+func (q *queue) at(i int32) byte {
+	if q.big != nil {
+		return q.big[q.head+i]
+	}
+	return q.small[(q.head+i)&15]
+}
+
 func (q *queue) last() byte {
 	if q.big != nil {
 		return q.big[len(q.big)-1]

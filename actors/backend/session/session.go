@@ -28,6 +28,9 @@ type Tracker struct {
 	unsynced bool // extended-protocol messages were sent after the last Sync, Query or FunctionCall
 	skipping bool // the server skips everything until a Sync that has not been sent yet
 	pinned   bool // the accounting is not certain any more, or CopyBoth: never idle again
+	batch    uint32
+	marked   int32 // messages in open with a mark
+	edited   int32 // those of them whose answer the client does not get as it is
 }
 
 type copyState uint8
@@ -127,6 +130,7 @@ func (t *Tracker) sentSync() {
 		return
 	}
 	t.unsynced, t.skipping = false, false
+	t.batch++
 	t.open.push(wire.MsgSync)
 }
 
@@ -146,11 +150,11 @@ func (t *Tracker) Received(typ byte) bool {
 	head := t.head()
 	switch typ {
 	case wire.MsgParseComplete:
-		return t.strike(head, wire.MsgParse)
+		return t.strike(head, wire.MsgParse) || t.strikeMarked(head, ClientParse, InjectedParse)
 	case wire.MsgBindComplete:
 		return t.strike(head, wire.MsgBind)
 	case wire.MsgCloseComplete:
-		return t.strike(head, wire.MsgClose)
+		return t.strike(head, wire.MsgClose) || t.strikeMarked(head, ClientClose, InjectedClose) || t.strikeMarked(head, ParseKnown, 0)
 	case wire.MsgNoData:
 		return t.strike(head, wire.MsgDescribe)
 	case wire.MsgRowDescription:
@@ -221,6 +225,7 @@ func (t *Tracker) failed() {
 	t.copying = noCopy
 	switch t.head() {
 	case wire.MsgParse, wire.MsgBind, wire.MsgDescribe, wire.MsgClose, wire.MsgExecute:
+	case ClientParse, InjectedParse, ClientClose, InjectedClose, ParseKnown, Refused:
 	default:
 		return
 	}
@@ -228,6 +233,7 @@ func (t *Tracker) failed() {
 		if t.open.first() == wire.MsgSync {
 			return
 		}
+		t.unmark(t.open.first())
 		t.open.pop()
 	}
 	t.skipping = true

@@ -1,0 +1,280 @@
+package prepared
+
+import (
+	"fencepost/actors/backend/session"
+	"fencepost/pgerr"
+)
+
+// MaxCacheBytes bounds the texts of the statements of one server connection.
+const MaxCacheBytes = 8 << 20
+
+// Cache is what one server connection has: its statements under names of ours, least recently used first out. Tracker must
+// be set before the first use; it and the cache are told of the same messages.
+type Cache struct {
+	Tracker *session.Tracker
+	// Parses and Evictions count what was sent to the server.
+	Parses, Evictions uint64
+
+	store          *Store
+	entries        map[*Statement]*entry
+	newest, oldest *entry
+	bytes          int
+	ops            []op
+	used           []*Statement // bound since the server was at rest, as far as it is kept
+	sqlNames       bool
+}
+
+type entry struct {
+	st           *Statement
+	version      uint32
+	newer, older *entry
+}
+
+// op is a change that was sent and not answered.
+type op struct {
+	batch uint32
+	// Of the server connection: parsed is a statement it has when this succeeds, closed one that it has no more.
+	parsed, closed *Statement
+	version        uint32
+	// Of the client: name means now instead of was; unnamed: it is a Parse of the unnamed statement.
+	names    *Names
+	name     string
+	now, was *Statement
+	unnamed  bool
+	change   uint32
+	prior    unnamed
+	carried  bool // … sent by us, of what the client parsed on another server connection
+	// refusal takes the place of the server's error, if that has the SQLSTATE code or code is empty.
+	refusal *pgerr.Error
+	code    string
+}
+
+func (c *Cache) sent(mark byte, o op) {
+	o.batch = c.Tracker.Batch()
+	c.ops = append(c.ops, o)
+	c.Tracker.SentMarked(mark)
+}
+
+// Unsure reports whether something was sent in an earlier batch of which it is not known whether it has happened.
+func (c *Cache) Unsure() bool { return len(c.ops) > 0 && c.ops[0].batch != c.Tracker.Batch() }
+
+// SQLNames reports whether the server has statements made by SQL's PREPARE.
+func (c *Cache) SQLNames() bool { return c.sqlNames }
+
+// Len is the number of statements the server has under names of ours.
+func (c *Cache) Len() int { return len(c.entries) }
+
+// need appends what makes the server have st: nothing, if it has. At most limit statements stay beside it.
+func (c *Cache) need(out []byte, store *Store, st *Statement, limit int) []byte {
+	out, fresh := c.makeRoom(out, store, st, limit)
+	if fresh {
+		c.sent(session.InjectedParse, c.parse(st))
+		out = appendParse(out, st.name, st.text)
+	}
+	return out
+}
+
+// makeRoom appends the Closes before a Parse of st; fresh is false if the server has st already.
+func (c *Cache) makeRoom(out []byte, store *Store, st *Statement, limit int) (_ []byte, fresh bool) {
+	c.store = store
+	if e := c.entries[st]; e != nil {
+		c.unlink(e)
+		c.link(e)
+		if e.version == st.version {
+			return out, false
+		}
+		out = c.close(out, e)
+	}
+	for c.oldest != nil && (len(c.entries) >= limit || c.bytes+st.size() > MaxCacheBytes) {
+		c.Evictions++
+		out = c.close(out, c.oldest)
+	}
+	return out, true
+}
+
+func (c *Cache) close(out []byte, e *entry) []byte {
+	st := e.st
+	c.sent(session.InjectedClose, op{closed: st, version: e.version})
+	st.refs++ // the op's
+	c.remove(st)
+	return appendClose(out, st.name)
+}
+
+// parse is the op of a Parse of st, from now on one of the server's.
+func (c *Cache) parse(st *Statement) op {
+	c.Parses++
+	st.refs++ // the op's
+	c.add(st, st.version)
+	return op{parsed: st, version: st.version}
+}
+
+// touch notes that st was used.
+func (c *Cache) touch(st *Statement) {
+	if c.Tracker.AtRest() {
+		c.used = c.used[:0]
+	}
+	if len(c.used) < 64 {
+		c.used = append(c.used, st)
+	}
+}
+
+// done notes that the oldest op has happened.
+func (c *Cache) done() {
+	o := c.pop()
+	if o.unnamed {
+		o.names.pending--
+	}
+	c.settle(&o)
+}
+
+// failed notes that the n oldest ops have not happened: the first because it failed, if first, the others because the
+// server skips them.
+func (c *Cache) failed(n int, first bool) {
+	n = min(n, len(c.ops))
+	for i := n - 1; i >= 0; i-- {
+		c.undo(&c.ops[i], first && i == 0, c.ops[i+1:])
+	}
+	for range n {
+		o := c.pop()
+		c.settle(&o)
+	}
+}
+
+func (c *Cache) undo(o *op, failed bool, later []op) {
+	switch {
+	case o.parsed != nil:
+		c.remove(o.parsed)
+	case o.closed != nil && c.entries[o.closed] == nil:
+		c.add(o.closed, o.version)
+	}
+	switch {
+	case o.names == nil:
+	case o.carried:
+		o.names.pending--
+		o.names.here = false
+	case o.unnamed:
+		o.names.unnamedUndone(o, failed, later)
+	default:
+		o.names.set(o.name, o.was)
+	}
+}
+
+func (c *Cache) pop() op {
+	if len(c.ops) == 0 {
+		return op{}
+	}
+	o := c.ops[0]
+	if len(c.ops) == 1 {
+		c.ops[0] = op{}
+		c.ops = c.ops[:0]
+		return o
+	}
+	copy(c.ops, c.ops[1:])
+	c.ops[len(c.ops)-1] = op{}
+	c.ops = c.ops[:len(c.ops)-1]
+	return o
+}
+
+// settle lets go of what an op held.
+func (c *Cache) settle(o *op) {
+	for _, st := range [...]*Statement{o.parsed, o.closed, o.now, o.was} {
+		if st != nil {
+			c.store.release(st)
+		}
+	}
+}
+
+// Refusal is what takes the place of an error with the SQLSTATE code that answers the oldest op; nil if nothing does.
+func (c *Cache) Refusal(code string) *pgerr.Error {
+	if len(c.ops) == 0 || c.ops[0].code != "" && c.ops[0].code != code {
+		return nil
+	}
+	return c.ops[0].refusal
+}
+
+// changed notes that a statement could not be used as the server has it: whatever was used since the server was at rest is
+// parsed anew before it is used again, everywhere.
+func (c *Cache) changed() {
+	for _, st := range c.used {
+		st.version++
+	}
+	c.used = c.used[:0]
+}
+
+// clear notes that all statements of the server are gone: DEALLOCATE ALL, DISCARD ALL. What was sent later stays.
+func (c *Cache) clear() {
+	c.sqlNames = false
+	for e := c.oldest; e != nil; {
+		next := e.newer
+		if !c.awaited(e.st) {
+			c.remove(e.st)
+		}
+		e = next
+	}
+}
+
+func (c *Cache) awaited(st *Statement) bool {
+	for i := range c.ops {
+		if c.ops[i].parsed == st {
+			return true
+		}
+	}
+	return false
+}
+
+// Drop lets go of everything: the connection is gone, or nothing certain is known of it any more.
+func (c *Cache) Drop() {
+	for len(c.ops) > 0 {
+		o := c.pop()
+		c.settle(&o)
+	}
+	for c.oldest != nil {
+		c.remove(c.oldest.st)
+	}
+	c.used = nil
+}
+
+func (c *Cache) add(st *Statement, version uint32) {
+	if c.entries == nil {
+		c.entries = map[*Statement]*entry{}
+	}
+	e := &entry{st: st, version: version}
+	c.entries[st] = e
+	st.refs++
+	c.bytes += st.size()
+	c.link(e)
+}
+
+func (c *Cache) remove(st *Statement) {
+	e := c.entries[st]
+	if e == nil {
+		return
+	}
+	delete(c.entries, st)
+	c.bytes -= st.size()
+	c.unlink(e)
+	c.store.release(st)
+}
+
+func (c *Cache) link(e *entry) {
+	e.older, e.newer = c.newest, nil
+	if c.newest != nil {
+		c.newest.newer = e
+	} else {
+		c.oldest = e
+	}
+	c.newest = e
+}
+
+func (c *Cache) unlink(e *entry) {
+	if e.newer != nil {
+		e.newer.older = e.older
+	} else {
+		c.newest = e.older
+	}
+	if e.older != nil {
+		e.older.newer = e.newer
+	} else {
+		c.oldest = e.newer
+	}
+}
