@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -170,11 +169,5 @@ func (l *lab) startFencepost(ctx context.Context, p *pooler, dir, binary string,
 
 // cleanEnv is the environment without what libpq, Go's runtime or a pooler would take from it.
 func cleanEnv() []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "PG") && !strings.HasPrefix(kv, "GO") && !strings.HasPrefix(kv, "LC_") && !strings.HasPrefix(kv, "LANG") {
-			env = append(env, kv)
-		}
-	}
-	return append(env, "LC_ALL=C", "PGSSLMODE=disable", "PGGSSENCMODE=disable")
+	return append(program.Environ("PG", "GO", "LC_", "LANG"), "LC_ALL=C", "PGSSLMODE=disable", "PGGSSENCMODE=disable")
 }

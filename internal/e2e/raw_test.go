@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/md5"
 	"encoding/binary"
 	"errors"
@@ -262,17 +261,6 @@ func columns(body []byte) []string {
 		body = body[size:]
 	}
 	return row
-}
-
-// columnNames are the names in a RowDescription.
-func columnNames(body []byte) []string {
-	var names []string
-	const behindName = 4 + 2 + 4 + 2 + 4 + 2
-	for body = body[2:]; len(body) > 0; {
-		name, rest, _ := bytes.Cut(body, []byte{0})
-		names, body = append(names, string(name)), rest[behindName:]
-	}
-	return names
 }
 
 // field is one field of an ErrorResponse or NoticeResponse.

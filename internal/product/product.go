@@ -73,7 +73,7 @@ func Lay(c Config) (*Fencepost, error) {
 		c.Run = func(argv ...string) []string { return argv }
 	}
 	if c.Env == nil {
-		c.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PG") })
+		c.Env = program.Environ("PG")
 	}
 	addr, http, err := c.Settings.place()
 	if err != nil {

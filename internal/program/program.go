@@ -17,7 +17,9 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -71,4 +73,11 @@ func Folder(parent, name string, as *syscall.Credential) (string, error) {
 		return "", err
 	}
 	return dir, Give(dir, as)
+}
+
+// Environ is our environment without the variables whose names begin with any of these.
+func Environ(without ...string) []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return slices.ContainsFunc(without, func(start string) bool { return strings.HasPrefix(kv, start) })
+	})
 }

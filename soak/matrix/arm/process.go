@@ -2,9 +2,7 @@ package arm
 
 import (
 	"context"
-	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,12 +18,7 @@ const (
 // launch starts a program of the arm with its output in dir, and returns when it accepts connections at addr. The signal
 // quit has it end at once.
 func (r *Running) launch(ctx context.Context, name, dir, addr string, argv []string, quit syscall.Signal, as *syscall.Credential) error {
-	var env []string
-	for _, kv := range os.Environ() { // none of what libpq would take from it
-		if !strings.HasPrefix(kv, "PG") {
-			env = append(env, kv)
-		}
-	}
+	env := program.Environ("PG") // none of what libpq would take from it
 	p, err := program.Start(program.Command{Name: name, Argv: argv, Env: env, Dir: dir, Log: filepath.Join(dir, name+".log"), As: as})
 	if err != nil {
 		return err
