@@ -45,19 +45,23 @@ func TestSilenceLastsUntilNoticed(t *testing.T) {
 		noticed := 0
 		w := Start(Options{Asleep: func() time.Duration { return slept }, Noticed: func(Gap) { noticed++; time.Sleep(5 * time.Second) }})
 		time.Sleep(Interval + 1)
+		synctest.Wait()
 		if s := w.Silence(time.Now()); s != 1 {
 			t.Fatalf("silent for %v after a beat", s)
 		}
 		slept = 4 * time.Second
 		time.Sleep(Interval + 4*time.Second)
+		synctest.Wait()
 		if s := w.Silence(time.Now()); noticed != 1 || s != Interval+4*time.Second+1 {
 			t.Fatalf("silent for %v while the gap is told of", s)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if s := w.Silence(time.Now()); s >= Interval {
 			t.Fatalf("silent for %v afterwards", s)
 		}
 		time.Sleep(10 * Interval)
+		synctest.Wait()
 		w.Stop()
 		if noticed != 1 {
 			t.Fatalf("noticed %d gaps", noticed)
