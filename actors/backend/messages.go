@@ -68,6 +68,11 @@ type (
 		Code    string
 		At      time.Time
 	}
+	// Promoted says that the server, which was in recovery, told this connection that it is no longer (in_hot_standby = off).
+	Promoted struct {
+		Backend *Backend
+		At      time.Time
+	}
 	// CancelEnded says how a cancel ended, and how long its lease was held.
 	CancelEnded struct {
 		Outcome cancellease.Outcome

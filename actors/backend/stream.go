@@ -195,6 +195,9 @@ func (b *Backend) parameterStatus(body []byte, seen *Seen) {
 	case "in_hot_standby", "default_transaction_read_only": // PostgreSQL 14 and newer report them
 		// A client's own SET is reported, too, and a fence too much. What a fence itself changes its answer knows.
 		b.proof = nil
+		if string(name) == "in_hot_standby" && string(value) == "off" {
+			b.send(&Promoted{Backend: b, At: time.Now()})
+		}
 	}
 	if i := b.deps.Names.IndexBytes(name); i >= 0 {
 		if p := b.Params.With(i, string(value)); p != b.Params {

@@ -179,6 +179,10 @@ func (l *Lane) handle(m any) {
 	case *backend.CancelEnded:
 		l.cancelEnded(m)
 	case *backend.Hinted: // reported by record
+	case *backend.Promoted:
+		if e := l.entryOf(m.Backend); e != nil {
+			l.reportTo(e.shard, &shard.Promoted{Host: m.Backend.Host(), At: m.At})
+		}
 	case tick:
 		l.tick()
 	case permitOffered:

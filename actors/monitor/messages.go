@@ -217,13 +217,14 @@ func (k Kind) String() string {
 
 // Intervals of Pace.
 const (
-	EagerInterval  = 20 * time.Millisecond // a write waits, and that for no longer than EagerFor
-	EagerFor       = 10 * time.Second
-	UrgentInterval = 50 * time.Millisecond  // in doubt, not Healthy, or a write waits
-	TiredInterval  = 500 * time.Millisecond // the same for longer than TiredAfter while no write waits
-	TiredAfter     = 30 * time.Second
-	LongBackoff    = 500 * time.Millisecond
-	ShortBackoff   = 100 * time.Millisecond // while a write waits
+	EagerInterval   = 20 * time.Millisecond // a write waits, and that for no longer than EagerFor
+	EagerFor        = 10 * time.Second
+	StandbyInterval = 80 * time.Millisecond  // of a host that is in recovery, at most
+	UrgentInterval  = 50 * time.Millisecond  // in doubt, not Healthy, or a write waits
+	TiredInterval   = 500 * time.Millisecond // the same for longer than TiredAfter while no write waits
+	TiredAfter      = 30 * time.Second
+	LongBackoff     = 500 * time.Millisecond
+	ShortBackoff    = 100 * time.Millisecond // while a write waits
 )
 
 // Pace is the Mode for a shard's situation. interval is role_check_interval; urgent: the shard is in doubt or not Healthy;

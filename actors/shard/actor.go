@@ -234,6 +234,11 @@ func (a *decider) dispatch(now time.Time, message any) {
 		a.connectFailed(now, m)
 	case *Hinted:
 		a.hinted(now, m)
+	case *Promoted:
+		if elected := a.election.View().Elected; elected != "" && elected != role.Host(m.Host) {
+			a.elect(now, m.At, election.Hint{Host: elected, Why: m.Host + " said that it is no standby any more", At: m.At})
+		}
+		a.monitors.probeAll(a.ctx)
 	case *Waiting:
 		a.pacer.waited = now
 	case *monitor.Observed:

@@ -75,3 +75,19 @@ func TestShardStoodStill(t *testing.T) {
 		p.wantElected(hostB)
 	})
 }
+
+// A standby that tells a connection that it is one no longer has all hosts asked, and puts the primary in doubt.
+func TestShardHearsOfAPromotion(t *testing.T) {
+	inPlace(t, settings(hostA, hostB), func(p *place) {
+		p.healthy()
+		p.probes(hostA)
+		p.probes(hostB)
+		p.send(&shard.Promoted{Host: hostB, At: time.Now()})
+		if a, b := p.probes(hostA), p.probes(hostB); a == 0 || b == 0 {
+			t.Errorf("%d and %d probes were asked for", a, b)
+		}
+		if _, doubted := p.shard.InDoubt(); !doubted {
+			t.Error("the primary is not in doubt")
+		}
+	})
+}

@@ -299,46 +299,49 @@ func TestShardReadsNeedTheMonitor(t *testing.T) {
 	})
 }
 
-// Monitors probe more often while it matters, and are told only of changes.
+// Monitors probe more often while it matters, and are told only of changes; standbys are probed more often than the primary.
 func TestShardPace(t *testing.T) {
 	inPlace(t, settings(hostA, hostB), func(p *place) {
 		p.healthy()
 		calm := monitor.Mode{Interval: time.Second, Backoff: monitor.LongBackoff}
-		if m := p.mode(hostB); m != calm {
+		if m := p.mode(hostA); m != calm {
 			t.Errorf("healthy: %+v", m)
 		}
-		told := len(p.monitor(hostB).modes)
+		if m := p.mode(hostB); m != (monitor.Mode{Interval: monitor.StandbyInterval, Backoff: monitor.LongBackoff}) {
+			t.Errorf("a standby: %+v", m)
+		}
+		told := len(p.monitor(hostA).modes)
 		for range 5 {
 			p.send(&shard.Waiting{Since: time.Now()})
 			p.pass(100 * time.Millisecond)
 		}
-		if m := p.mode(hostB); m != (monitor.Mode{Interval: monitor.EagerInterval, Backoff: monitor.ShortBackoff}) {
+		if m := p.mode(hostA); m != (monitor.Mode{Interval: monitor.EagerInterval, Backoff: monitor.ShortBackoff}) {
 			t.Errorf("a write waits: %+v", m)
 		}
 		p.pass(300 * time.Millisecond)
-		if m := p.mode(hostB); m != calm {
+		if m := p.mode(hostA); m != calm {
 			t.Errorf("it waits no more: %+v", m)
 		}
-		if n := len(p.monitor(hostB).modes); n != told+2 {
+		if n := len(p.monitor(hostA).modes); n != told+2 {
 			t.Errorf("told %d modes", n-told)
 		}
 		p.send(&shard.Hinted{Host: hostA, Code: pgerr.ReadOnlyTransaction, At: time.Now()})
-		if m := p.mode(hostB); m != (monitor.Mode{Interval: monitor.UrgentInterval, Backoff: monitor.LongBackoff}) {
+		if m := p.mode(hostA); m != (monitor.Mode{Interval: monitor.UrgentInterval, Backoff: monitor.LongBackoff}) {
 			t.Errorf("in doubt: %+v", m)
 		}
 		p.pass(31 * time.Second)
 		p.settle()
-		if m := p.mode(hostB); m.Interval != monitor.TiredInterval {
+		if m := p.mode(hostA); m.Interval != monitor.TiredInterval {
 			t.Errorf("in doubt for long: %+v", m)
 		}
 		p.beat()
-		if m := p.mode(hostB); m != calm {
+		if m := p.mode(hostA); m != calm {
 			t.Errorf("doubt over: %+v", m)
 		}
 		s := p.settings
 		s.Interval = 3 * time.Second
 		p.send(&shard.Configure{Settings: s})
-		if m := p.mode(hostB); m.Interval != 3*time.Second {
+		if m := p.mode(hostA); m.Interval != 3*time.Second {
 			t.Errorf("other settings: %+v", m)
 		}
 	})

@@ -56,7 +56,7 @@ func TestShardWithoutPrimary(t *testing.T) {
 		p.wantStandbys(hostA, hostB)
 		p.run(40*time.Second, func() { p.probed(standby(hostA), standby(hostB)) })
 		p.wantStandbys(hostA, hostB)
-		if m := p.mode(hostA); m.Interval != monitor.TiredInterval {
+		if m := p.mode(hostA); m.Interval != monitor.StandbyInterval {
 			t.Errorf("mode after 40 s: %+v", m)
 		}
 	})

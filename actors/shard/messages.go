@@ -46,6 +46,12 @@ type (
 		Doubts bool
 		At     time.Time
 	}
+	// Promoted says that a standby has told one of its connections that it is one no longer (in_hot_standby, PostgreSQL 14 and
+	// newer): sooner than a monitor may have seen it.
+	Promoted struct {
+		Host string
+		At   time.Time
+	}
 	// Waiting says that a write waits for a primary or for a connection to it; repeated every busyTick while it does.
 	Waiting struct{ Since time.Time }
 )

@@ -21,7 +21,10 @@ type watched struct {
 	code  string
 	err   string
 	up    bool // the monitor's connection is counted
-	ban   ban
+	mode  monitor.Mode
+	// standby: its last answer said that it is in recovery.
+	standby bool
+	ban     ban
 	// behind is how many bytes it lacked at its last answer, at least.
 	behind uint64
 }
@@ -69,15 +72,18 @@ func (m *monitors) probeAfterLoss(ctx actor.Context, h, elected role.Host) {
 	}
 }
 
-// setMode tells the monitors how often to probe, if that is new.
+// setMode tells the monitors how often to probe, if that is new. Standbys are asked more often than the primary: that one was
+// promoted while the old primary lives is seen nowhere else, and each write that the old one takes meanwhile is lost.
 func (m *monitors) setMode(ctx actor.Context, mode monitor.Mode) {
-	if mode == m.mode {
-		return
-	}
 	m.mode = mode
 	for _, h := range m.order {
-		if w := m.hosts[h.Host]; w.pid != nil {
-			ctx.Send(w.pid, &mode)
+		w, own := m.hosts[h.Host], mode
+		if w.standby {
+			own.Interval = min(own.Interval, monitor.StandbyInterval)
+		}
+		if w.pid != nil && own != w.mode {
+			w.mode = own
+			ctx.Send(w.pid, &own)
 		}
 	}
 }
@@ -143,6 +149,7 @@ func (a *decider) reconcileMonitors(now time.Time) {
 		}
 		a.stopMonitor(now, c.Host, w)
 		w.login = login
+		w.mode = a.monitors.mode
 		w.pid = a.monitors.start(a.ctx, c, login)
 	}
 }

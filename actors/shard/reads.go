@@ -32,8 +32,9 @@ func (w *watched) answered(o role.Observation, primary uint64) {
 	if o.Asked.After(w.ban.since) {
 		w.ban = ban{}
 	}
+	w.standby = o.Verdict == role.InRecovery
 	switch {
-	case o.Verdict != role.InRecovery:
+	case !w.standby:
 		w.behind = 0
 	case primary > o.LSN:
 		w.behind = primary - o.LSN + o.LagBytes
