@@ -26,9 +26,10 @@ type Gap struct {
 type Options struct {
 	Interval time.Duration // between beats; 0: Interval
 	Limit    time.Duration // a beat later than this ends a Gap; 0: Limit
-	// Noticed is told of each gap, on the watch's goroutine, before Silence is short again. May be nil.
+	// Noticed is told of each gap, on the watch's goroutine, before Silence is short again. It must not block: what it takes
+	// longer than Limit is a gap of its own. May be nil.
 	Noticed func(Gap)
-	// Beat is called at each beat that is not the end of a gap, on the watch's goroutine. It must not block. May be nil.
+	// Beat is called at each beat that is not the end of a gap, on the watch's goroutine. It must not block either. May be nil.
 	Beat func(now time.Time)
 	// Asleep is how long the machine has slept since some moment; nil: the difference of CLOCK_BOOTTIME and CLOCK_MONOTONIC on
 	// Linux, elsewhere always 0.
@@ -94,8 +95,8 @@ func (w *Watch) run(slept time.Duration) {
 		} else if w.opt.Beat != nil {
 			w.opt.Beat(now)
 		}
-		// The time of Noticed and Beat counts as time the process ran.
-		w.beat.Store(int64(time.Since(w.base)))
+		// Not the time it is by now: the process may have been frozen since.
+		w.beat.Store(int64(now.Sub(w.base)))
 		t.Reset(w.opt.Interval)
 	}
 }
