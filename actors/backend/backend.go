@@ -67,7 +67,7 @@ type Deps struct {
 	Leases         func() Leases // of one backend: new(cancellease.Machine)
 }
 
-// Leases say when a backend may be handed on although cancels were sent for it (package lease).
+// Leases say when a backend may be handed on although cancels were sent for it (package cancellease).
 type Leases interface {
 	Step(now time.Time, ev cancellease.Event) []cancellease.Effect
 	Hold(holder uint64) bool

@@ -115,7 +115,7 @@ func (l *Lane) abandon(co *Checkout) {
 	}
 }
 
-// place is what the placing needs of a view.
+// placeView is what the placing needs of a view.
 func placeView(v *shard.View) placement.View {
 	return placement.View{Elected: v.Elected, Standbys: v.Standbys, Failover: v.State == health.Failover, ReadOnly: v.ReadOnly, Refuse: v.Refuse, Grants: grantView(v)}
 }

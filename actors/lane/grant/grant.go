@@ -9,7 +9,7 @@
 //	   |---- Nothing -> closed, the checkout keeps its turn
 //	   +---- Ask -----> fence -- answer --> Weigh, Next --> Lease | AskAgain | PutBack | Close
 //	                      |------ Overdue --> Release: the checkout may take another connection, the fence goes on
-//	                      +------ Overdue --> Close: the deadline is over
+//	                      +------ Overdue --> GiveUp: the deadline is over
 package grant
 
 import (
