@@ -64,6 +64,7 @@ type memory struct {
 	pause     pause
 	early     []any // what came before the state file was read, in order
 	history   history
+	named     []role.Observation // what hosts said last of their cluster
 }
 
 // decider is the actor of a shard with roles. It executes what its two machines decide.
@@ -154,6 +155,7 @@ func (a *decider) begin() {
 	}
 	a.list = a.mem.addresses.hosts(s.Hosts)
 	a.election = election.New(now, s.Election, a.list, a.mem.file.state.floor, last)
+	a.election.Recall(a.mem.named)
 	if last == nil {
 		a.health = health.New(now, s.Health)
 	} else {

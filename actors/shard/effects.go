@@ -112,6 +112,7 @@ func (a *decider) finish(now time.Time) {
 		a.publish(now)
 		a.stale = false
 	}
+	a.mem.named = a.election.Named(a.mem.named[:0])
 	// Behind the view: a lane that sees the doubt over also sees who is elected, and never grants on the old view without it.
 	if _, doubted := a.election.InDoubt(); !doubted && a.cfg.Shard.doubted.Load() {
 		a.cfg.Shard.Doubted(false, now)

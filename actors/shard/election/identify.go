@@ -46,6 +46,26 @@ func (m *Machine) identify() {
 	}
 }
 
+// Named appends each host's last answer with a system identifier to list. A restarted actor hands them to Recall.
+func (m *Machine) Named(list []role.Observation) []role.Observation {
+	for _, h := range m.hosts {
+		if h.named.SystemID != 0 {
+			list = append(list, h.named)
+		}
+	}
+	return list
+}
+
+// Recall makes a new machine know what hosts had said of their cluster before the restart of the shard's actor: a host that cannot
+// answer at that moment still contradicts the others. It is evidence for nothing else. Call it before the first Step.
+func (m *Machine) Recall(answers []role.Observation) {
+	for _, o := range answers {
+		if h := m.find(o.Host); h != nil && o.Asked.After(h.named.Asked) {
+			h.named = o
+		}
+	}
+}
+
 func (m *Machine) learn(id uint64, how string) {
 	m.floor.SystemID, m.dissent = id, ""
 	m.reason("system identifier %d %s", id, how)

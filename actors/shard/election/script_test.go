@@ -21,7 +21,7 @@ import (
 //	  HOST writable TIMELINE | readonly TIMELINE | standby | senseless | aurora   [id=7] [asked=50ms ago] [fence|login|gossip] [started=N]
 //	  late HOST   lost HOST   closed HOST   refused HOST [after-loss] [CODE]   failed HOST   heard HOST   hint HOST
 //	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION [ordered=AGO]]   takeover GENERATION   stood still D   kept AGO   claim HOST [TIMELINE [system=N] [generation=N]]   configure key=value...   tick
-//	  restart                    the machine is made anew from its last view
+//	  restart [answers-kept]     the machine is made anew from its last view, and what the hosts said of their cluster
 //	state                        view, doubt, and what is known about the hosts
 //	explain                      what is said to who waits
 //
@@ -142,7 +142,11 @@ func (s *script) line(t *testing.T, out *strings.Builder, line string) {
 	s.now = s.now.Add(10 * time.Millisecond)
 	if f[0] == "restart" {
 		v := s.m.View()
+		answers := s.m.Named(nil)
 		s.m = New(s.now, s.cfg, s.list, role.Floor{}, &v)
+		if len(f) > 1 && f[1] == "answers-kept" {
+			s.m.Recall(answers)
+		}
 		s.check.restart(s.now, v)
 		indent(out, s.step(Tick{}))
 		return
