@@ -381,7 +381,7 @@ var methods = map[string]struct {
 	"actors/lane.Lane":              {60, "one method for each message, and what ties host pools, logins and checkouts together"},
 	"actors/lane/pool.Machine":      {46, "one method for each thing that can happen to a pool"},
 	"actors/shard.decider":          {50, "one method for each message of lanes, monitors, fleet and console"},
-	"actors/shard/election.Machine": {58, "one method for each event and each rule"},
+	"actors/shard/election.Machine": {60, "one method for each event and each rule"},
 	"cluster.fleet":                 {65, "its operations between members have yet to be taken out"},
 	"eventloop.loop":                {51, "the loop's interface to connections, timers and mailboxes"},
 }
