@@ -22,7 +22,7 @@ func TestStopTheWorldMeetsALoopThatBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(epfd)
-	wake, entering := eventfd(t, unix.EFD_NONBLOCK), eventfd(t, 0)
+	wake, entering := eventfd(t, unix.EFD_NONBLOCK), eventfd(t, unix.EFD_NONBLOCK)
 	if err := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, wake, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,9 @@ func TestStopTheWorldMeetsALoopThatBlocks(t *testing.T) {
 		if time.Since(start) > enough {
 			break
 		}
-		count(unix.SYS_READ, entering, 0) // the goroutine above is about to block
+		for count(unix.SYS_READ, entering, 0) == 0 { // asked, not waited for: a collection has to be able to stop this goroutine
+		}
+		// The goroutine above is about to block.
 		moment = moment*1664525 + 1013904223
 		for range moment >> 16 % 3000 {
 		}
