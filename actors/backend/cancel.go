@@ -111,6 +111,9 @@ func (b *Backend) cancelEnded(id uint64, r CancelResult) {
 		}
 	}
 	if b.phase == cleaning {
+		if b.clean.step == draining && !b.clean.deadline.IsZero() && b.timer.Armed() {
+			b.loop.SetTimer(&b.timer, b.clean.wait/2) // the next cancel is due so long after this one: its answer may be on its way
+		}
 		b.cleanNext()
 	}
 }
