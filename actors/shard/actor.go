@@ -251,7 +251,7 @@ func (a *decider) dispatch(now time.Time, message any) {
 		a.monitorLost(now, m)
 	case *monitor.Refused:
 		a.elect(now, m.At, election.Refused{Host: m.Host, AfterLoss: m.AfterLoss, Code: m.Code, At: m.At})
-		a.assess(now, health.MonitorState{Host: m.Host, Kind: healthKind(m.Kind, m.Code), Asked: m.Asked})
+		a.assess(now, health.MonitorState{Host: m.Host, Kind: healthKind(m.Kind), Asked: m.Asked})
 	case *monitor.Failed:
 		a.monitorFailed(now, m)
 	case *monitor.State:

@@ -149,7 +149,10 @@ func TestShardShutdownNotice(t *testing.T) {
 		now := time.Now()
 		p.send(&monitor.Lost{Host: hostA, Kind: monitor.Broken, Code: pgerr.AdminShutdown, At: now}, &monitor.State{Host: hostA, Kind: monitor.Connecting})
 		p.wantState(health.Unhealthy) // all that were idle may have been ended by somebody
-		p.send(&monitor.Failed{Host: hostA, Kind: monitor.Broken, Code: pgerr.AdminShutdown, Asked: time.Now(), At: time.Now()})
+		p.send(&monitor.Failed{Host: hostA, Kind: monitor.Broken, Code: pgerr.AdminShutdown, Asked: time.Now(), At: time.Now()},
+			&monitor.State{Host: hostA, Kind: monitor.Broken, Code: pgerr.AdminShutdown})
+		p.wantState(health.Unhealthy) // the new session as well
+		p.send(&monitor.Refused{Host: hostA, Kind: monitor.Starting, Code: pgerr.CannotConnectNow, Asked: time.Now(), At: time.Now()})
 		p.wantState(health.Failover)
 		p.wantElected(hostA)
 		if v := p.shard.View(); !strings.Contains(v.Explanation, "failover since") {

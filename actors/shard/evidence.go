@@ -193,9 +193,6 @@ func (a *decider) monitorFailed(now time.Time, m *monitor.Failed) {
 		why = "it does not speak PostgreSQL's protocol"
 	}
 	a.elect(now, m.At, election.Failed{Host: m.Host, Why: why, At: m.At})
-	if announcesEnd(m.Code) { // at a login: it was being shut down just then
-		a.assess(now, health.MonitorState{Host: m.Host, Kind: healthKind(m.Kind, m.Code), Asked: m.Asked})
-	}
 	if m.Code != "" {
 		a.elect(now, m.At, election.Heard{Host: m.Host, At: m.At})
 	}
@@ -218,15 +215,13 @@ func (a *decider) monitorState(now time.Time, m *monitor.State) {
 	case m.Kind != monitor.Up && m.Kind != monitor.Senseless: // a monitor that was restarted has told of no loss
 		a.monitorGone(now, m.Host, health.Disconnected{Expected: true, At: now})
 	}
-	a.assess(now, health.MonitorState{Host: m.Host, Kind: healthKind(m.Kind, m.Code)})
+	a.assess(now, health.MonitorState{Host: m.Host, Kind: healthKind(m.Kind)})
 	a.stale = true
 }
 
-// healthKind is what a monitor's kind means to the state of the shard.
-func healthKind(k monitor.Kind, code string) health.Monitor {
-	if announcesEnd(code) {
-		return health.MonitorStarting
-	}
+// healthKind is what a monitor's kind means to the state of the shard. A login that was ended with 57P01 is Broken, a lost connection:
+// whoever ends all sessions ends that one, too. A server that shuts down refuses the next one.
+func healthKind(k monitor.Kind) health.Monitor {
 	switch k {
 	case monitor.Up:
 		return health.MonitorUp
