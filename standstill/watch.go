@@ -5,8 +5,8 @@
 // timer, which is part of the purpose: an armed timer bounds the stop-the-world that can otherwise last 60 s
 // (docs/decisions/0009-stop-the-world.md).
 //
-// After a freeze the watch is not the first to run. Whoever must not act on what was true before the freeze asks Silence at
-// the place where it acts: until Noticed has returned, Silence tells how long the process has not been seen to run.
+// After a freeze the watch is not the first to run: what must not be done on old knowledge is guarded where it is done
+// (shard.Current for grants of writes).
 package standstill
 
 import (
@@ -26,7 +26,7 @@ type Gap struct {
 type Options struct {
 	Interval time.Duration // between beats; 0: Interval
 	Limit    time.Duration // a beat later than this ends a Gap; 0: Limit
-	// Noticed is told of each gap, on the watch's goroutine, before Silence is short again. It must not block: what it takes
+	// Noticed is told of each gap, on the watch's goroutine. It must not block: what it takes
 	// longer than Limit is a gap of its own. May be nil.
 	Noticed func(Gap)
 	// Beat is called at each beat that is not the end of a gap, on the watch's goroutine. It must not block either. May be nil.
@@ -45,11 +45,9 @@ const (
 // Watch is the watch over one process. All methods may be called from any goroutine.
 type Watch struct {
 	opt  Options
-	base time.Time
 	done chan struct{}
 	over chan struct{}
 
-	beat   atomic.Int64 // when it was last seen to run, since base
 	gaps   atomic.Uint64
 	length atomic.Int64 // of all gaps
 }
@@ -65,7 +63,7 @@ func Start(opt Options) *Watch {
 	if opt.Asleep == nil {
 		opt.Asleep = asleep
 	}
-	w := &Watch{opt: opt, base: time.Now(), done: make(chan struct{}), over: make(chan struct{})}
+	w := &Watch{opt: opt, done: make(chan struct{}), over: make(chan struct{})}
 	go w.run(opt.Asleep())
 	return w
 }
@@ -75,16 +73,15 @@ func (w *Watch) run(slept time.Duration) {
 	defer close(w.over)
 	t := time.NewTimer(w.opt.Interval)
 	defer t.Stop()
-	for {
+	for last := time.Now(); ; {
 		select {
 		case <-w.done:
 			return
 		case <-t.C:
 		}
-		last := time.Duration(w.beat.Load())
 		now, nowSlept := time.Now(), w.opt.Asleep()
 		gap := Gap{Asleep: max(nowSlept-slept, 0)}
-		gap.Length = now.Sub(w.base) - last - w.opt.Interval + gap.Asleep
+		gap.Length = now.Sub(last) - w.opt.Interval + gap.Asleep
 		slept = nowSlept
 		if gap.Length > w.opt.Limit {
 			w.gaps.Add(1)
@@ -95,16 +92,9 @@ func (w *Watch) run(slept time.Duration) {
 		} else if w.opt.Beat != nil {
 			w.opt.Beat(now)
 		}
-		// Not the time it is by now: the process may have been frozen since.
-		w.beat.Store(int64(now.Sub(w.base)))
+		last = now // not the time it is by now: the process may have been frozen since
 		t.Reset(w.opt.Interval)
 	}
-}
-
-// Silence is the time since the process was last seen to run, at now. Up to Interval, and Limit behind it, is ordinary. It
-// costs one atomic load. The machine's sleep is not in it, that is known with the next beat only.
-func (w *Watch) Silence(now time.Time) time.Duration {
-	return now.Sub(w.base) - time.Duration(w.beat.Load())
 }
 
 // Gaps is how many gaps there were, and how long all of them together.

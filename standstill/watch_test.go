@@ -40,36 +40,6 @@ func TestMachineSlept(t *testing.T) {
 	})
 }
 
-// Until Noticed has returned, the process has not been seen to run.
-func TestSilenceLastsUntilNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var slept, noticed atomic.Int64
-		w := Start(Options{Asleep: func() time.Duration { return time.Duration(slept.Load()) }, Noticed: func(Gap) {
-			noticed.Add(1)
-			time.Sleep(Limit / 2)
-		}})
-		silent := func(want time.Duration) {
-			t.Helper()
-			if s := w.Silence(time.Now()); s.Round(time.Millisecond) != want {
-				t.Fatalf("silent for %v, not %v", s, want)
-			}
-		}
-		time.Sleep(Interval + 1000)
-		synctest.Wait()
-		silent(0)
-		slept.Store(int64(4 * time.Second))
-		time.Sleep(Interval + Limit/4)
-		silent(Interval + Limit/4)
-		time.Sleep(Limit / 2)
-		silent(Limit * 3 / 4)
-		time.Sleep(10 * Interval)
-		w.Stop()
-		if n := noticed.Load(); n != 1 {
-			t.Fatalf("noticed %d gaps", n)
-		}
-	})
-}
-
 // A freeze is noticed also if it falls into a beat.
 func TestFrozenWithinABeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
