@@ -299,6 +299,21 @@ func TestShardEvidenceExpires(t *testing.T) {
 	})
 }
 
+// Hosts that disagree about their cluster do so after a restart of the actor, too: one of them may be silent then.
+func TestShardRestartKeepsDisagreement(t *testing.T) {
+	inPlace(t, settings(hostA, hostB), func(p *place) {
+		stranger := primary(hostB, 1)
+		stranger.SystemID++
+		p.probed(primary(hostA, 1), stranger)
+		p.wantElected("")
+		p.send(crash{})
+		p.probed(primary(hostA, 1))
+		p.pass(2 * time.Second)
+		p.probed(primary(hostA, 1))
+		p.wantElected("")
+	})
+}
+
 // An actor that fails takes nothing with it: the primary stays, in doubt; connections are counted anew.
 func TestShardRestart(t *testing.T) {
 	inPlace(t, settings(hostA, hostB), func(p *place) {

@@ -13,7 +13,7 @@ import (
 // doubt that it raises counts, as it does in the election.
 func (a *decider) elect(now, at time.Time, e election.Event) {
 	effects := a.election.Step(now, e)
-	a.mem.view = a.election.View() // before anything below can fail
+	a.mem.view, a.mem.named = a.election.View(), a.election.Named(a.mem.named[:0]) // before anything below can fail
 	if len(effects) == 0 {
 		return
 	}
@@ -112,7 +112,6 @@ func (a *decider) finish(now time.Time) {
 		a.publish(now)
 		a.stale = false
 	}
-	a.mem.named = a.election.Named(a.mem.named[:0])
 	// Behind the view: a lane that sees the doubt over also sees who is elected, and never grants on the old view without it.
 	if _, doubted := a.election.InDoubt(); !doubted && a.cfg.Shard.doubted.Load() {
 		a.cfg.Shard.Doubted(false, now)

@@ -147,6 +147,7 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 			if e.At.After(a.mem.peers.ordered) {
 				a.mem.peers.ordered = e.At
 			}
+			a.mem.peers.floor = role.Floor{} // what the others were told before the order may be void for them: tell it again
 			a.logTransition(now, zerolog.WarnLevel, "forget", "", "FORGET: system identifier and floor were cleared, except for what was seen since it was given")
 			a.elect(now, now, election.Forget{Generation: e.Generation, At: e.At})
 		case evidence.Refused:

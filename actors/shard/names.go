@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -224,4 +225,5 @@ func (a *decider) replaceHosts(now time.Time, why string) {
 	a.logTransition(now, zerolog.InfoLevel, "hosts", "", fmt.Sprintf("%s: %s", why, list))
 	a.reconcileMonitors(now)
 	a.elect(now, now, election.Hosts{List: list})
+	maps.DeleteFunc(a.mem.peers.published, func(h role.Host, _ published) bool { return !list.has(h) })
 }

@@ -28,8 +28,8 @@ type Shard struct {
 	risen   atomic.Int64
 	hinted  atomic.Int64 // when RaiseHint last did something, since base
 
-	// A process that stood still, because it was frozen, suspended or starved, does not know what has happened meanwhile.
-	// beat is when the actor last handled a message, since base; patience is how old that may be, 0: there is no actor.
+	// A process that stood still, because it was frozen or starved, does not know what has happened meanwhile.
+	// The sleep of a whole machine is not seen: the monotonic clock does not count it. beat is when the actor last handled a message, since base; patience is how old that may be, 0: there is no actor.
 	beat     atomic.Int64
 	patience atomic.Int64
 }

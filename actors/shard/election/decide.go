@@ -26,15 +26,15 @@ func (m *Machine) raise() {
 	}
 }
 
-// OnFloor is the observation that the floor, as far as it was seen here, rests on; false if there is none, or if it came
+// OnFloor is the last observation that the floor, as far as it was seen here, rests on; false if there is none, or if it came
 // from a state file or an earlier view.
-func (m *Machine) OnFloor() (role.Observation, bool) {
+func (m *Machine) OnFloor() (last role.Observation, ok bool) {
 	for _, h := range m.hosts {
-		if o := h.out(m.floor.SystemID); m.votes(h) && m.floor.Timeline != 0 && o.Timeline == m.floor.Timeline {
-			return o, true
+		if o := h.out(m.floor.SystemID); m.votes(h) && m.floor.Timeline != 0 && o.Timeline == m.floor.Timeline && o.Asked.After(last.Asked) {
+			last = o
 		}
 	}
-	return role.Observation{}, false
+	return last, last.Timeline != 0
 }
 
 // electable reports whether the role of a host lets it be elected.

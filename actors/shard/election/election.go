@@ -261,9 +261,11 @@ func (m *Machine) apply(ev Event) {
 	case TakeOver:
 		m.forget(Forget{Generation: e.Generation}, true)
 	case StoodStill:
-		claim, seen := m.claim, m.seen
+		// What was learnt of the cluster stays what it was: one server's word stays one that another may contradict.
+		claim, seen, teacher, named := m.claim, m.seen, m.teacher, m.Named(nil)
 		m.restart(m.floor, fmt.Sprintf("this process stood still for %v: the hosts are asked again", e.For.Round(time.Millisecond)))
-		m.claim, m.seen = claim, seen
+		m.claim, m.seen, m.teacher = claim, seen, teacher
+		m.Recall(named)
 	case FloorKept:
 		m.seen = e.Seen
 	case FloorClaim:
