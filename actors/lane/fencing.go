@@ -23,7 +23,7 @@ type fence struct {
 
 // grantView is what the rule for write grants needs of a view.
 func grantView(v *shard.View) grant.View {
-	return grant.View{Epoch: v.Epoch, Static: v.Static, Floor: v.Floor, SystemID: v.SystemID, NoTimelines: v.NoTimelines}
+	return grant.View{Static: v.Static, Floor: v.Floor, SystemID: v.SystemID, NoTimelines: v.NoTimelines}
 }
 
 // weigh says what a backend is worth for a write now.

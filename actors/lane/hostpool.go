@@ -117,6 +117,7 @@ func (hp *hostPool) execute(e pool.Effect) {
 		hp.dial(e.Slot)
 	case pool.Scrub:
 		e := e.Slot.Owner.(*entry)
+		e.clean.Reset, e.clean.Limit = l.spec.ResetQuery, cleanLimit
 		l.root.Send(e.pid, &e.clean)
 	case pool.Close:
 		l.root.Send(e.Slot.Owner.(*entry).pid, &backend.Close{Why: e.Why.String(), Goodbye: e.Why != pool.WhyBroken})

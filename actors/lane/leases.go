@@ -74,7 +74,7 @@ func (l *Lane) checkin(m *Checkin) {
 	if e.state == fresh {
 		e.state = used
 	}
-	e.clean = backend.Clean{Reset: l.spec.ResetQuery, Limit: cleanLimit, Patient: m.Patient}
+	e.clean.Patient = m.Patient
 	e.hp.run(e.hp.machine.Checkin(l.loop.Now(), e.slot, c))
 }
 

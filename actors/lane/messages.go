@@ -52,7 +52,7 @@ type (
 		Target Target
 
 		at       *hostPool // the queue it is in, or was in last
-		place    int       // in Lane.asked
+		place    int       // in waiters.asked
 		unplaced bool      // it has waited for a host to be known
 	}
 	// Spoiled says that the backend granted to Checkout is gone: the checkout keeps its place and is answered again.

@@ -20,7 +20,6 @@ import (
 
 // View is what the rules need of the shard's decision.
 type View struct {
-	Epoch       uint64
 	Static      bool   // the one host has no role: it serves everything
 	Floor       uint32 // the timeline below which no server gets a write; 0: none is known
 	SystemID    uint64 // of the cluster; 0: not known
