@@ -11,7 +11,7 @@ import (
 
 var parseComplete = []byte{wire.MsgParseComplete, 0, 0, 0, 4}
 
-// edit takes such an answer, of n bytes, and returns what the client gets for it. n is 0 while it is incomplete.
+// edit takes an answer that the client must not get as it is (Cache.Edited), of n bytes, and returns what the client gets for it. n is 0 while it is incomplete.
 func (b *Backend) edit(p []byte, seen *Seen) (out []byte, n int, err error) {
 	if len(p) < wire.HeaderSize {
 		return nil, 0, nil

@@ -25,7 +25,7 @@ func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
 	for len(p) > 0 && b.phase != gone {
 		out := p
 		seen, n, err := Seen{}, 0, error(nil)
-		if b.scanner.AtBoundary() && b.Statements.Edited(p[0]) {
+		if b.Tracker.Edits() && b.scanner.AtBoundary() && b.Statements.Edited(p[0]) {
 			if out, n, err = b.edit(p, &seen); n == 0 && err == nil {
 				b.conn.Stash(p)
 				return
@@ -62,9 +62,10 @@ func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
 // how far it got.
 func (b *Backend) scan(p []byte, seen *Seen) (n int, err error) {
 	var f wire.Fragment
+	edits := b.Tracker.Edits() // only what a client sends begins that
 scan:
 	for n < len(p) {
-		if b.scanner.AtBoundary() && b.Statements.Edited(p[n]) {
+		if edits && b.scanner.AtBoundary() && b.Statements.Edited(p[n]) {
 			break
 		}
 		k, err := b.scanner.Scan(p[n:], &f)
@@ -169,6 +170,9 @@ func (b *Backend) whole(f *wire.Fragment, seen *Seen) error {
 		}
 		if b.phase == fencing && body[0] != wire.TxIdle {
 			return fmt.Errorf("%w: a transaction that no client began", errDesync)
+		}
+		if b.Tracker.AtRest() {
+			b.Statements.Rested()
 		}
 		b.lastCode = "" // a warning was no announcement: a server that ends is not ready for anything
 		seen.Ready++

@@ -293,10 +293,13 @@ func (ed *edit) uncertain() *pgerr.Error {
 	return nil
 }
 
+// maxLookedAt is how long SQL may be that is searched for words. A named message behind longer SQL that is not answered yet waits.
+const maxLookedAt = 512
+
 // noteQuery notes a Query, which is not skipped, in the names.
 func noteQuery(n *prepared.Names, m *wire.Fragment) {
 	n.Queried()
-	if !m.Last || mayClear(m.Body) {
+	if !m.Last || len(m.Body) > maxLookedAt || mayClear(m.Body) {
 		n.MayClear()
 	}
 }

@@ -8,6 +8,9 @@ import (
 // MaxCacheBytes bounds the texts of the statements of one server connection.
 const MaxCacheBytes = 8 << 20
 
+// maxSpareOps is the room for ops that a connection keeps when none is open: a deep pipeline is rare.
+const maxSpareOps = 64
+
 // Cache is what one server connection has: its statements under names of ours, least recently used first out. Tracker must
 // be set before the first use; it and the cache are told of the same messages.
 type Cache struct {
@@ -19,7 +22,8 @@ type Cache struct {
 	entries        map[*Statement]*entry
 	newest, oldest *entry
 	bytes          int
-	ops            []op
+	ops            []op // those before head are over
+	head           int
 	used           []*Statement // bound since the server was at rest, as far as it is kept
 	sqlNames       bool
 }
@@ -49,14 +53,22 @@ type op struct {
 	code    string
 }
 
+// open are the ops that are not answered, oldest first.
+func (c *Cache) open() []op { return c.ops[c.head:] }
+
 func (c *Cache) sent(mark byte, o op) {
 	o.batch = c.Tracker.Batch()
+	if len(c.ops) == cap(c.ops) && c.head > len(c.ops)/2 { // no growth while at most half of it is in use
+		n := copy(c.ops, c.open())
+		clear(c.ops[n:])
+		c.ops, c.head = c.ops[:n], 0
+	}
 	c.ops = append(c.ops, o)
 	c.Tracker.SentMarked(mark)
 }
 
 // Unsure reports whether something was sent in an earlier batch of which it is not known whether it has happened.
-func (c *Cache) Unsure() bool { return len(c.ops) > 0 && c.ops[0].batch != c.Tracker.Batch() }
+func (c *Cache) Unsure() bool { return len(c.open()) > 0 && c.open()[0].batch != c.Tracker.Batch() }
 
 // SQLNames reports whether the server has statements made by SQL's PREPARE.
 func (c *Cache) SQLNames() bool { return c.sqlNames }
@@ -108,11 +120,14 @@ func (c *Cache) parse(st *Statement) op {
 	return op{parsed: st, version: st.version}
 }
 
+// Rested notes that the server is at rest: what was used before worked.
+func (c *Cache) Rested() {
+	clear(c.used)
+	c.used = c.used[:0]
+}
+
 // touch notes that st was used.
 func (c *Cache) touch(st *Statement) {
-	if c.Tracker.AtRest() {
-		c.used = c.used[:0]
-	}
 	if len(c.used) < 64 {
 		c.used = append(c.used, st)
 	}
@@ -130,9 +145,10 @@ func (c *Cache) done() {
 // failed notes that the n oldest ops have not happened: the first because it failed, if first, the others because the
 // server skips them.
 func (c *Cache) failed(n int, first bool) {
-	n = min(n, len(c.ops))
+	open := c.open()
+	n = min(n, len(open))
 	for i := n - 1; i >= 0; i-- {
-		c.undo(&c.ops[i], first && i == 0, c.ops[i+1:])
+		c.undo(&open[i], first && i == 0, open[i+1:])
 	}
 	for range n {
 		o := c.pop()
@@ -160,18 +176,18 @@ func (c *Cache) undo(o *op, failed bool, later []op) {
 }
 
 func (c *Cache) pop() op {
-	if len(c.ops) == 0 {
+	if len(c.open()) == 0 {
 		return op{}
 	}
-	o := c.ops[0]
-	if len(c.ops) == 1 {
-		c.ops[0] = op{}
-		c.ops = c.ops[:0]
-		return o
+	o := c.ops[c.head]
+	c.ops[c.head] = op{}
+	c.head++
+	if c.head == len(c.ops) {
+		c.ops, c.head = c.ops[:0], 0
+		if cap(c.ops) > maxSpareOps {
+			c.ops = nil
+		}
 	}
-	copy(c.ops, c.ops[1:])
-	c.ops[len(c.ops)-1] = op{}
-	c.ops = c.ops[:len(c.ops)-1]
 	return o
 }
 
@@ -186,10 +202,11 @@ func (c *Cache) settle(o *op) {
 
 // Refusal is what takes the place of an error with the SQLSTATE code that answers the oldest op; nil if nothing does.
 func (c *Cache) Refusal(code string) *pgerr.Error {
-	if len(c.ops) == 0 || c.ops[0].code != "" && c.ops[0].code != code {
+	open := c.open()
+	if len(open) == 0 || open[0].code != "" && open[0].code != code {
 		return nil
 	}
-	return c.ops[0].refusal
+	return open[0].refusal
 }
 
 // changed notes that a statement could not be used as the server has it: whatever was used since the server was at rest is
@@ -198,7 +215,7 @@ func (c *Cache) changed() {
 	for _, st := range c.used {
 		st.version++
 	}
-	c.used = c.used[:0]
+	c.Rested()
 }
 
 // clear notes that all statements of the server are gone: DEALLOCATE ALL, DISCARD ALL. What was sent later stays.
@@ -214,8 +231,9 @@ func (c *Cache) clear() {
 }
 
 func (c *Cache) awaited(st *Statement) bool {
-	for i := range c.ops {
-		if c.ops[i].parsed == st {
+	open := c.open()
+	for i := range open {
+		if open[i].parsed == st {
 			return true
 		}
 	}
@@ -224,7 +242,7 @@ func (c *Cache) awaited(st *Statement) bool {
 
 // Drop lets go of everything: the connection is gone, or nothing certain is known of it any more.
 func (c *Cache) Drop() {
-	for len(c.ops) > 0 {
+	for len(c.open()) > 0 {
 		o := c.pop()
 		c.settle(&o)
 	}

@@ -12,6 +12,7 @@ import (
 const (
 	MaxStatements   = 16384    // names at a time
 	MaxClientBytes  = 16 << 20 // their names and texts
+	maxSpareText    = 2 << 10  // memory for unnamed texts that a client keeps while it has no unnamed statement
 	maxUnnamedBytes = 16 << 10 // text of the unnamed statement that goes along to other server connections
 )
 
@@ -52,6 +53,9 @@ func (n *Names) Granted() { n.here = false }
 // Queried notes a Query, which drops the unnamed statement.
 func (n *Names) Queried() {
 	n.exists, n.kept, n.here = false, false, false
+	if n.pending == 0 && cap(n.text)+cap(n.before) > maxSpareText {
+		n.text, n.before = nil, nil
+	}
 	n.change++
 }
 
@@ -64,6 +68,9 @@ func (n *Names) Drop() {
 
 // Cleared notes that all named statements are gone: DEALLOCATE ALL, DISCARD ALL. What was sent later to c stays.
 func (n *Names) Cleared(c *Cache) {
+	if len(n.byName) == 0 {
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(n.byName)) {
 		if c == nil || !c.named(name) {
 			n.set(name, nil)
@@ -72,8 +79,9 @@ func (n *Names) Cleared(c *Cache) {
 }
 
 func (c *Cache) named(name string) bool {
-	for i := range c.ops {
-		if c.ops[i].now != nil && c.ops[i].name == name {
+	open := c.open()
+	for i := range open {
+		if open[i].now != nil && open[i].name == name {
 			return true
 		}
 	}
