@@ -1,11 +1,10 @@
 package supervisor
 
 import (
-	"time"
-
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 

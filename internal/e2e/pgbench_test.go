@@ -36,11 +36,7 @@ func runPgbench(t *testing.T, at place, e extent) string {
 		bench("-n", "-c", "4", "-t", "20", "-M", "extended", "-f", "testdata/pgbench/mixed.sql")
 		return out.String()
 	}
-	protocols := []string{"simple", "extended"}
-	if e.session {
-		protocols = append(protocols, "prepared")
-	}
-	for _, protocol := range protocols {
+	for _, protocol := range []string{"simple", "extended", "prepared"} {
 		bench("-n", "-c", "1", "-t", "200", "-M", protocol)
 		bench("-n", "-c", "8", "-j", "2", "-t", "50", "-M", protocol, "-f", "testdata/pgbench/mixed.sql")
 		bench("-n", "-c", "1", "-t", "300", "-M", protocol, "-S")

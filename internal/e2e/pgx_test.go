@@ -34,9 +34,7 @@ func runPgx(t *testing.T, at place, e extent) string {
 	cfg.RuntimeParams["client_encoding"], cfg.RuntimeParams["timezone"] = "UTF8", "Asia/Tokyo"
 	s := &pgxScript{t: t, ctx: ctx}
 	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { s.note("notice", n.Severity, n.Code, n.Message, n.Detail) }
-	if e.session {
-		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
-	}
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement // its default
 	if s.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
 		t.Fatalf("pgx at %s: %v", at.name, err)
 	}
@@ -46,8 +44,9 @@ func runPgx(t *testing.T, at place, e extent) string {
 		steps = append(steps, s.modes, s.lowPipeline, s.largeObject, s.notices, s.bigRows, s.manyStatements, s.cancelled)
 	}
 	if e.session {
-		steps = append(steps, s.listen, s.prepared)
+		steps = append(steps, s.listen)
 	}
+	steps = append(steps, s.prepared)
 	s.exec("CREATE TABLE item (id int PRIMARY KEY, name text NOT NULL, data bytea, at timestamptz, tags text[])")
 	for _, step := range steps {
 		step()

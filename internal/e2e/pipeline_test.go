@@ -190,11 +190,11 @@ func TestConversationsTogether(t *testing.T) {
 	l.whole(l.transaction(), 3)
 }
 
-// Field case 3.10: names of statements and of portals are different things. Session mode, since the statement has to last.
+// Field case 3.10: names of statements and of portals are different things.
 func TestClosePortalKeepsStatement(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "18")
-	for _, at := range []place{l.direct(), l.session()} {
+	for _, at := range []place{l.direct(), l.session(), l.transaction()} {
 		err := converse(at, conversation{
 			{script(parse("x", "SELECT 10"), sync_), "1 Z[I]"},
 			{script(bind("x", "x"), closePortal("x"), sync_), "2 3 Z[I]"},

@@ -220,7 +220,7 @@ def session(conn):
         note("held", cur.fetchall())
 
 
-with psycopg.connect(autocommit=True, prepare_threshold=5 if SESSION else None, application_name="psycopg script") as conn:
+with psycopg.connect(autocommit=True, application_name="psycopg script") as conn:
     note(conn.info.parameter_status("application_name"), str(conn.info.encoding), conn.info.server_version)
     conn.execute("CREATE TABLE item (id int PRIMARY KEY, name text NOT NULL, data bytea, at timestamptz, tags text[])")
     steps = [crud, transactions, copy, pipeline]
