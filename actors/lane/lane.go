@@ -82,8 +82,6 @@ type Lane struct {
 	interval   time.Duration // of the armed timer
 }
 
-type tick struct{}
-
 func newLane(deps *Deps, loop eventloop.Loop, key PoolKey, spec *PoolSpec) *Lane {
 	l := &Lane{deps: deps, loop: loop, key: key, spec: spec, stats: &Stats{}, unsettled: unsettledDoubts{}}
 	l.logins.lane = l

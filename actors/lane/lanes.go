@@ -32,9 +32,6 @@ type laneRecord struct {
 	attaches uint64 // Attach messages passed on
 }
 
-// unused is a lane's word that nobody has used it for long.
-type unused struct{ key PoolKey }
-
 // LanesProps are the props of a Lanes actor: on its loop, and a lane that fails is restarted.
 func LanesProps(p *Lanes) *actor.Props {
 	return actor.PropsFromProducer(func() actor.Actor { return p }, actor.WithDispatcher(p.Loop),
@@ -158,11 +155,6 @@ func (p *Lanes) control(ctx actor.Context, m *Control) {
 		m.Reply <- n
 	}
 }
-
-type (
-	controlLane struct{ verb Verb }
-	reloadLane  struct{ spec *PoolSpec }
-)
 
 func addrText(a netip.AddrPort) (string, uint16) {
 	if !a.IsValid() {

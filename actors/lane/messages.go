@@ -186,4 +186,17 @@ type StartupParams struct {
 	Params     backend.Params // the tracked ones among them
 }
 
-type viewChanged struct{ recount *actor.PID }
+// Between a Lanes and its lanes, and lanes of other loops.
+type (
+	viewChanged struct{ recount *actor.PID }
+	controlLane struct{ verb Verb }
+	reloadLane  struct{ spec *PoolSpec }
+	unused      struct{ key PoolKey } // lane to Lanes: nobody has used it for long
+	// permitOffered says that a permit of a budget has become free; yieldPermit asks for that of an idle backend.
+	permitOffered struct{}
+	yieldPermit   struct {
+		budget *Budget
+		share  int
+	}
+	tick struct{} // a lane's own timer
+)

@@ -6,15 +6,6 @@ import (
 	"fencepost/actors/lane/pool"
 )
 
-// permitOffered says that a permit of a budget has become free; yieldPermit asks for the permit of an idle backend of the budget.
-type (
-	permitOffered struct{}
-	yieldPermit   struct {
-		budget *Budget
-		share  int
-	}
-)
-
 func (hp *hostPool) wantPermits(n int) {
 	got := 0
 	for ; got < n; got++ {

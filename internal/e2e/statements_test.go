@@ -252,6 +252,7 @@ type pair struct {
 	r               *rand.Rand
 	client          string
 	direct, through *raw
+	status          string // the server's last word before the pipeline
 	log             []string
 }
 
@@ -260,7 +261,7 @@ func (p *pair) close() {
 		p.direct.close()
 		p.through.close()
 	}
-	p.direct, p.through, p.log = nil, nil, nil
+	p.direct, p.through, p.status, p.log = nil, nil, "", nil
 }
 
 // pipeline compares the answers to one pipeline. known: they differ as they may, and the next one begins on new connections.
@@ -282,11 +283,13 @@ func (p *pair) pipeline(last bool) (known bool, err error) {
 		return false, err
 	}
 	got, err := p.through.exchange(ready, msgs...)
+	before := p.status
+	p.status = want[strings.LastIndex(want, " ")+1:]
 	p.log = append(p.log, strings.Join(describe(msgs), " ")+"\n  -> "+want)
 	switch {
 	case err == nil && got == want:
 		return false, nil
-	case err == nil && refusedInBlock(got, want):
+	case err == nil && refusedInBlock(got, want, before):
 		p.close()
 		return true, nil
 	}
@@ -296,11 +299,14 @@ func (p *pair) pipeline(last bool) (known bool, err error) {
 // refusedInBlock reports whether the first difference between two traces is the known one: in a failed block PostgreSQL looks
 // at the statement of a Bind or Describe before it refuses it, while one that the server connection has not parsed yet is
 // refused (25P02) at once.
-func refusedInBlock(got, want string) bool {
+func refusedInBlock(got, want, status string) bool {
 	g, w := strings.Split(got, " "), strings.Split(want, " ")
 	for i := range min(len(g), len(w)) {
 		if g[i] != w[i] {
-			return g[i] == "E[25P02]"
+			return g[i] == "E[25P02]" && status == "Z[E]"
+		}
+		if strings.HasPrefix(w[i], "Z[") {
+			status = w[i]
 		}
 	}
 	return false

@@ -153,7 +153,7 @@ func (r *run) start(job, i int) {
 	o := &output{listening: make(chan struct{})}
 	read := make(chan struct{})
 	go func() { o.read(bufio.NewScanner(stderr)); close(read) }() // ends with the program
-	late, still := r.watch(c.Process.Pid, o, began, s)
+	late, still := r.watch(c.Process.Pid, o, read, began, s)
 	took := time.Since(began)
 	if !still {
 		err = c.Process.Signal(syscall.SIGQUIT)
@@ -177,15 +177,20 @@ func (r *run) start(job, i int) {
 	}
 }
 
-// watch waits for the listener.
-func (r *run) watch(pid int, o *output, began time.Time, s setting) (late, still bool) {
+// watch waits for the listener. A program that ends without one ends all: its path or its settings are wrong.
+func (r *run) watch(pid int, o *output, read <-chan struct{}, began time.Time, s setting) (late, still bool) {
+	ended := func() { fail(fmt.Errorf("%s: the program ended before it listened:\n%s", s.name, strings.Join(o.lines, "\n"))) }
 	select {
 	case <-o.listening:
 		return false, false
+	case <-read:
+		ended()
 	case <-time.After(r.limit):
 	}
 	first := threads(pid)
 	select {
+	case <-read:
+		ended()
 	case <-o.listening:
 		fmt.Printf("%s: late, %v; threads at %v: %s; now: %s\n", s.name, time.Since(began).Round(time.Millisecond), r.limit, first, threads(pid))
 		return true, false
