@@ -179,7 +179,9 @@ func (r *run) start(job, i int) {
 
 // watch waits for the listener. A program that ends without one ends all: its path or its settings are wrong.
 func (r *run) watch(pid int, o *output, read <-chan struct{}, began time.Time, s setting) (late, still bool) {
-	ended := func() { fail(fmt.Errorf("%s: the program ended before it listened:\n%s", s.name, strings.Join(o.lines, "\n"))) }
+	ended := func() {
+		fail(fmt.Errorf("%s: the program ended before it listened:\n%s", s.name, strings.Join(o.lines, "\n")))
+	}
 	select {
 	case <-o.listening:
 		return false, false
