@@ -134,8 +134,8 @@ func (r *reader) validateFleet(c *Config) {
 	if f.Name != "" && !shardName.MatchString(f.Name) && r.sound("fleet", "name") {
 		r.problem("must be letters, digits, dots, dashes and underscores", f.Name, "fleet", "name")
 	}
-	if f.Member != "" && nameRule(f.Member, 128) != "" {
-		r.problem(nameRule(f.Member, 128), f.Member, "fleet", "member")
+	if f.Member != "" && labelRule(f.Member, 128) != "" {
+		r.problem(labelRule(f.Member, 128), f.Member, "fleet", "member")
 	}
 	bind := r.fleetAddr(f.Bind, "bind")
 	r.fleetAddr(f.Advertise, "advertise")

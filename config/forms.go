@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	maxDatabaseName = 63  // bytes, as PgBouncer and NAMEDATALEN
-	maxUserName     = 127 // bytes, as PgBouncer
-	maxSocketPath   = 107 // bytes of sockaddr_un's sun_path without its end
+	maxName       = 63  // bytes of a role's or database's name, as NAMEDATALEN
+	maxSocketPath = 107 // bytes of sockaddr_un's sun_path without its end
 )
 
 var (
@@ -68,16 +67,24 @@ func formRule(key, text string, value any) string {
 		if text == "" {
 			return "must not be empty"
 		}
-	case "dbname", "monitor_dbname":
-		return nameRule(text, maxDatabaseName)
-	case "user", "monitor_user":
-		return nameRule(text, maxUserName)
+	case "dbname", "monitor_dbname", "user", "monitor_user":
+		return nameRule(text)
 	}
 	return ""
 }
 
-// nameRule checks the name of a database or a user.
-func nameRule(name string, most int) string {
+// nameRule checks the name of a database or a user. A longer one would be found by no client: what a client names is cut as
+// PostgreSQL cuts it.
+func nameRule(name string) string {
+	rule := labelRule(name, maxName)
+	if rule != "" && len(name) > maxName {
+		rule += "; PostgreSQL keeps no more of it"
+	}
+	return rule
+}
+
+// labelRule checks any name.
+func labelRule(name string, most int) string {
 	if name == "" || len(name) > most || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return fmt.Sprintf("must be a name of 1 to %d bytes without control characters", most)
 	}

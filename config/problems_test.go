@@ -180,7 +180,7 @@ func TestSections(t *testing.T) {
 			`f.toml:7: databases.fencepost: must have another name: this one is the console's`,
 			`f.toml:9: databases.pgbouncer: must have another name: this one is the console's`}},
 		"long database name": {rest + "[databases." + strings.Repeat("n", 64) + "]\nshard = \"main\"\n", []string{
-			`f.toml:7: databases.` + strings.Repeat("n", 64) + `: must be a name of 1 to 63 bytes without control characters`}},
+			`f.toml:7: databases.` + strings.Repeat("n", 64) + `: must be a name of 1 to 63 bytes without control characters; PostgreSQL keeps no more of it`}},
 		"database nowhere": {shards + "[databases.app]\n" + users, []string{
 			`f.toml:3: databases.app.shard: must be set: the name of a [shards.NAME] section; or use hosts instead`}},
 		"database twice": {shards + databases + "hosts = [\"h\"]\n" + users, []string{
@@ -196,9 +196,9 @@ func TestSections(t *testing.T) {
 			`f.toml:6: databases.app.auth_query: unknown key, this version does not have this setting of PgBouncer`,
 			`f.toml:7: databases.app.default_pool_size: unknown key here, it belongs to [fencepost]`,
 			`f.toml:8: databases.app.pool_sise: unknown key, did you mean pool_size?`}},
-		"database values": {shards + databases + "dbname = \"\"\nuser = \"" + strings.Repeat("u", 128) + "\"\npool_size = 0\nserver_lifetime = 60\n" + users, []string{
+		"database values": {shards + databases + "dbname = \"\"\nuser = \"" + strings.Repeat("u", 64) + "\"\npool_size = 0\nserver_lifetime = 60\n" + users, []string{
 			`f.toml:5: databases.app.dbname = "": must be a name of 1 to 63 bytes without control characters`,
-			`f.toml:6: databases.app.user = "` + strings.Repeat("u", 99) + `…: must be a name of 1 to 127 bytes without control characters`,
+			`f.toml:6: databases.app.user = "` + strings.Repeat("u", 64) + `": must be a name of 1 to 63 bytes without control characters; PostgreSQL keeps no more of it`,
 			`f.toml:7: databases.app.pool_size = 0: must be a whole number from 1 to 100000`,
 			`f.toml:8: databases.app.server_lifetime = 60: must be a string with a unit, such as "5s": a number does not say whether it means seconds`}},
 		"database min above size": {shards + databases + "min_pool_size = 21\n" + users, []string{
@@ -221,7 +221,7 @@ func TestSections(t *testing.T) {
 			`f.toml:8: users.app.min_pool_size: unknown key here, it belongs to [fencepost]`,
 			`f.toml:9: users.app.query_wait_timout: unknown key, did you mean query_wait_timeout?`}},
 		"user name": {rest + "[users.\"\"]\npassword = \"p\"\n", []string{
-			`f.toml:7: users."": must be a name of 1 to 127 bytes without control characters`}},
+			`f.toml:7: users."": must be a name of 1 to 63 bytes without control characters`}},
 		"not TOML": {"[fencepost]\nlisten_port = \n", []string{`f.toml:2: not valid TOML: expected value but found '\n' instead`}},
 		"key twice": {rest + "[fencepost]\nlisten_port = 1\nlisten_port = 2\n", []string{
 			`f.toml:9: not valid TOML: Key 'fencepost.listen_port' has already been defined.`}},

@@ -61,7 +61,7 @@ func (c *Config) Database(name string) (*Database, bool) {
 	}
 	db, ok := c.Databases[name]
 	if !ok || name == "*" {
-		if db, ok = c.Databases["*"]; !ok || nameRule(name, maxDatabaseName) != "" {
+		if db, ok = c.Databases["*"]; !ok || nameRule(name) != "" {
 			return nil, false
 		}
 	}

@@ -62,7 +62,7 @@ func (r *reader) validateDatabase(c *Config, db *Database) {
 	at := func(key string) []string { return append(slices.Clone(section), key) }
 	if slices.Contains(ConsoleDatabases, db.Name) {
 		r.problem("must have another name: this one is the console's", nil, section...)
-	} else if rule := nameRule(db.Name, maxDatabaseName); rule != "" {
+	} else if rule := nameRule(db.Name); rule != "" {
 		r.problem(rule, nil, section...)
 	}
 	r.validatePlace(c, db, at)
@@ -115,7 +115,7 @@ func (r *reader) validatePlace(c *Config, db *Database, at func(string) []string
 func (r *reader) validateUsers(c *Config) {
 	auth := c.Fencepost.AuthType
 	for _, name := range sortedKeys(c.Users) {
-		if rule := nameRule(name, maxUserName); rule != "" {
+		if rule := nameRule(name); rule != "" {
 			r.problem(rule, nil, "users", name)
 		}
 		if auth == AuthTrust || !r.sound("fencepost", "auth_type") {

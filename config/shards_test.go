@@ -103,7 +103,7 @@ func TestShardValues(t *testing.T) {
 		{`evidence_ttl = "1999ms"`, ` = "1.999s": must be at least twice role_check_interval (1s): ` + doubt},
 		{`evidence_ttl = "2s"`, ""},
 		{`unhealthy_after = "1s"`, ` = "1s": must be at least twice role_check_interval (1s): otherwise the shard would be unhealthy between any two answers`},
-		{`monitor_user = ""`, ` = "": must be a name of 1 to 127 bytes without control characters`},
+		{`monitor_user = ""`, ` = "": must be a name of 1 to 63 bytes without control characters`},
 		{`monitor_dbname = ""`, ` = "": must be a name of 1 to 63 bytes without control characters`},
 		{`monitor_password = "p"`, `: must come with monitor_user: it is the password of that user`},
 		{`monitor_password = "env:NONE"`, `: the environment variable "NONE" is not set`},

@@ -76,7 +76,7 @@ func didYouMean(name string, known []string) string {
 
 // nearest finds the word in known that name was most likely meant to be: one holds the other, or few letters differ.
 func nearest(name string, known []string) (string, bool) {
-	if len(name) > maxUserName {
+	if len(name) > 2*maxName {
 		return "", false // also bounds the work
 	}
 	name = strings.ToLower(name)

@@ -36,9 +36,9 @@ func (s *Startup) parseParams(b []byte) error {
 		b = rest
 		switch string(name) {
 		case "user":
-			s.User = string(value)
+			s.User = string(value[:min(len(value), MaxName)])
 		case "database":
-			s.Database = string(value)
+			s.Database = string(value[:min(len(value), MaxName)])
 		case "options":
 			s.Options = string(value)
 		case "application_name":

@@ -16,6 +16,10 @@ const (
 	// Version32 is the newer one.
 	Version32 uint32 = 3<<16 | 2
 
+	// MaxName is how many bytes PostgreSQL keeps of a role's or database's name (NAMEDATALEN-1). It cuts what a startup packet
+	// names there without an error, also in the middle of a character.
+	MaxName = 63
+
 	minStartup = 8 // length and code
 
 	codeCancel = 80877102
@@ -72,9 +76,9 @@ type Startup struct {
 	Kind Kind
 	// Version is what a StartupMessage asks for: 3<<16 and the minor version.
 	Version uint32
-	// User is never empty in a StartupMessage.
+	// User is never empty in a StartupMessage. Of User and Database nothing behind the first MaxName bytes is here.
 	User string
-	// Database is as sent: "" if absent, which means the user's name.
+	// Database is "" if absent, which means the user's name.
 	Database string
 	// Options is the command line of settings; see ParseOptions.
 	Options string

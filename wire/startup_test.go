@@ -49,8 +49,10 @@ func TestParseStartup(t *testing.T) {
 		{"minor versions", startup(3<<16|9999, "user", "u"), Startup{Kind: StartupMessage, Version: 3<<16 | 9999, User: "u"}},
 		{"6 kB application name", startup(Version30, "user", "u", "application_name", strings.Repeat("x", 6000)),
 			Startup{Kind: StartupMessage, Version: Version30, User: "u", ApplicationName: strings.Repeat("x", 6000)}},
-		{"longest packet", startup(Version30, "user", strings.Repeat("u", MaxStartup-15)),
-			Startup{Kind: StartupMessage, Version: Version30, User: strings.Repeat("u", MaxStartup-15)}},
+		{"longest packet, of which the name is cut", startup(Version30, "user", strings.Repeat("u", MaxStartup-15)),
+			Startup{Kind: StartupMessage, Version: Version30, User: strings.Repeat("u", 63)}},
+		{"names are cut in the middle of a character", startup(Version30, "user", strings.Repeat("u", 62)+"é", "database", strings.Repeat("d", 62)+"é"),
+			Startup{Kind: StartupMessage, Version: Version30, User: strings.Repeat("u", 62) + "\xc3", Database: strings.Repeat("d", 62) + "\xc3"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, n, err := ParseStartup(c.in)

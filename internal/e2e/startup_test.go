@@ -1,13 +1,16 @@
 package e2e
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"fencepost/wire"
@@ -57,6 +60,61 @@ func greet(addr string, p []byte) (string, error) {
 		return "", err
 	}
 	return c.answers(1)
+}
+
+// A role and a database with names of more than 63 bytes are the ones that PostgreSQL made of them. A name that is cut in the middle
+// of a character is nobody's, there as here.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	role, half := strings.Repeat("r", 63), strings.Repeat("h", 62)
+	n, db := newDatabase(t, "15")
+	long := db + "_" + strings.Repeat("d", 63-len(db)-1)
+	ctx := t.Context()
+	for _, sql := range []string{`CREATE ROLE "` + role + `x" LOGIN`, `CREATE ROLE "` + half + `é" LOGIN`, `CREATE DATABASE "` + long + `x"`} {
+		if err := n.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		err := n.Exec(context.WithoutCancel(ctx), terminateAll(long), `DROP DATABASE "`+long+`"`, `DROP ROLE "`+role+`", "`+half+`"`)
+		if err != nil {
+			t.Logf("clean up: %v", err)
+		}
+	})
+	p := startPooler(t, settings{host: n.Addr(), dbname: db, lines: []string{`auth_type = "password"`},
+		sections: "[databases.\"*\"]\nshard = \"main\"\n[users." + role + "]\npassword = \"any\"\n[users." + half + "]\npassword = \"any\"\n"})
+	for _, at := range []place{{"direct", n.Addr(), long}, {"pooler", p.addr, long}} {
+		for _, name := range []struct{ user, database, want string }{
+			{role, long, role + "|" + long}, {role + "x", long + "x", role + "|" + long}, {role + "éé", long, role + "|" + long}, {half, long, half + "|" + long},
+			{half + "é", long, "refused"}, {role, long[:62] + "é", "refused"},
+		} {
+			check(t, fmt.Sprintf("%s: %s in %s", at.name, name.user, name.database), whoAndWhere(t, at, name.user, name.database), nil, name.want)
+		}
+	}
+}
+
+// whoAndWhere logs in with libpq's defaults and asks the server for its user and database; "refused" if there is no login.
+func whoAndWhere(t *testing.T, at place, user, database string) string {
+	t.Helper()
+	cfg, err := pgconn.ParseConfig("host=localhost port=5432 user=x dbname=x password=any sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Host, cfg.Port, cfg.User, cfg.Database = at.host(), uint16(at.port()), user, database
+	c, err := pgconn.ConnectConfig(t.Context(), cfg)
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused):
+		return "refused"
+	case err != nil:
+		t.Fatal(err)
+	}
+	defer c.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // leaving anyway
+	all, err := c.Exec(t.Context(), "SELECT current_user || '|' || current_database()").ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all[0].Rows[0][0])
 }
 
 // Field case 5.01.
