@@ -35,6 +35,8 @@ type Config struct {
 	Fleet *Fleet
 	// Peers by peer_id: the sections [peers.NUMBER].
 	Peers map[int]*Peer
+
+	warnings []Problem
 }
 
 // Load reads and validates the file at path and resolves its secrets. The error is a *Problems that lists everything
@@ -56,8 +58,9 @@ func Parse(path string, data []byte) (*Config, error) {
 func parse(path string, data []byte, secrets secretSource) (*Config, error) {
 	r := reader{path: path, data: data, secrets: secrets}
 	c := r.read()
-	if len(r.problems) == 0 {
-		return c, nil
+	if len(r.problems) > 0 {
+		return nil, &Problems{Path: path, List: r.inOrder(r.problems)}
 	}
-	return nil, r.report()
+	c.warnings = r.inOrder(r.warnings)
+	return c, nil
 }

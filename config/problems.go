@@ -40,29 +40,34 @@ func (p *Problems) Error() string {
 		if problem.Line > 0 {
 			fmt.Fprintf(&b, ":%d", problem.Line)
 		}
-		b.WriteString(": ")
-		if problem.Key != "" {
-			b.WriteString(problem.Key)
-			if problem.Value != "" {
-				b.WriteString(" = " + problem.Value)
-			}
-			b.WriteString(": ")
-		}
-		b.WriteString(problem.Rule)
+		b.WriteString(": " + problem.String())
 		lines[i] = b.String()
 	}
 	return strings.Join(lines, "\n")
 }
 
-// report makes the error of a file with problems.
-func (r *reader) report() *Problems {
-	locate(r.data, r.problems)
-	slices.SortStableFunc(r.problems, func(a, b Problem) int {
+// String is key = value: rule.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.Key != "" {
+		b.WriteString(p.Key)
+		if p.Value != "" {
+			b.WriteString(" = " + p.Value)
+		}
+		b.WriteString(": ")
+	}
+	b.WriteString(p.Rule)
+	return b.String()
+}
+
+// inOrder gives problems their lines, and the order of these.
+func (r *reader) inOrder(all []Problem) []Problem {
+	locate(r.data, all)
+	slices.SortStableFunc(all, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Rule, b.Rule))
 	})
 	// Two hosts of a list may break the same rule.
-	list := slices.CompactFunc(r.problems, func(a, b Problem) bool { return a.Key == b.Key && a.Value == b.Value && a.Rule == b.Rule })
-	return &Problems{Path: r.path, List: list}
+	return slices.CompactFunc(all, func(a, b Problem) bool { return a.Key == b.Key && a.Value == b.Value && a.Rule == b.Rule })
 }
 
 // locate fills in the lines of problems. The library tells a key's position only in errors, so a decode that always fails

@@ -104,8 +104,6 @@ func TestValues(t *testing.T) {
 		{`ignore_startup_parameters = ["a", "b", "a"]`, "= [\"a\", \"b\", \"a\"]: must name \"a\" only once"},
 		{`ignore_startup_parameters = [""]`, "= [\"\"]: must not contain an empty string or one with a zero byte"},
 		{`track_extra_parameters = ["x; DROP"]`, "= [\"x; DROP\"]: must name parameters of PostgreSQL, which \"x; DROP\" cannot be"},
-		{`admin_users = ["app", "ops"]`, "= [\"app\", \"ops\"]: must name users with a [users.NAME] section (auth_type \"scram-sha-256\"); \"ops\" has none"},
-		{`stats_users = ["grafana"]`, "= [\"grafana\"]: must name users with a [users.NAME] section (auth_type \"scram-sha-256\"); \"grafana\" has none"},
 		{`min_pool_size = 21`, "= 21: must not be more than default_pool_size (20)"},
 		{`max_packet_size = 1`, ": unknown key, this version does not have this setting of PgBouncer"},
 		{`server_check_query = ""`, ": unknown key, this version does not have this setting of PgBouncer"},
@@ -207,10 +205,6 @@ func TestSections(t *testing.T) {
 			`f.toml:5: databases.app.password: must come with user: it is the password of that user on the server`}},
 		"database verifier": {shards + databases + "user = \"u\"\npassword = \"md5" + strings.Repeat("0", 32) + "\"\n" + users, []string{
 			`f.toml:6: databases.app.password: must be the password itself: a verifier is not enough to log in to a server`}},
-		"user without password": {shards + databases + "[users.app]\npool_size = 2\n", []string{
-			`f.toml:5: users.app.password: must be set: auth_type "scram-sha-256" needs one for every user`}},
-		"md5 for scram": {shards + databases + "[users.app]\npassword = \"md5" + strings.Repeat("a", 32) + "\"\n", []string{
-			`f.toml:6: users.app.password: must be a password or a SCRAM verifier: an md5 hash needs auth_type "md5" or "password"`}},
 		"md5 for md5":                  {"[fencepost]\nauth_type = \"md5\"\n" + unasked + databases + "[users.app]\npassword = \"md5" + strings.Repeat("a", 32) + "\"\n", nil},
 		"trust without users":          {"[fencepost]\nauth_type = \"trust\"\nadmin_users = [\"ops\"]\n" + unasked + databases, nil},
 		"trust, user without password": {"[fencepost]\nauth_type = \"trust\"\n" + shards + databases + "[users.app]\npool_size = 2\n", nil},

@@ -16,10 +16,20 @@ type reader struct {
 	secrets  secretSource
 	file     map[string]any
 	problems []Problem
+	warnings []Problem
 }
 
 // problem notes that the value at path breaks rule. value is shown unless it is nil.
 func (r *reader) problem(rule string, value any, path ...string) {
+	r.problems = append(r.problems, newProblem(rule, value, path))
+}
+
+// warn notes that the value at path has an effect that hardly anybody wants.
+func (r *reader) warn(rule string, value any, path ...string) {
+	r.warnings = append(r.warnings, newProblem(rule, value, path))
+}
+
+func newProblem(rule string, value any, path []string) Problem {
 	p := Problem{Key: toml.Key(path).String(), Rule: rule, path: path}
 	if value != nil {
 		p.Value = writtenValue(value)
@@ -27,7 +37,7 @@ func (r *reader) problem(rule string, value any, path ...string) {
 	if strings.Contains(p.Value, "://") || strings.Contains(p.Value, "password") {
 		p.Value = "" // a connection string, maybe with a password
 	}
-	r.problems = append(r.problems, p)
+	return p
 }
 
 // sections are the tables of a file.
@@ -67,6 +77,7 @@ func (r *reader) read() *Config {
 	}
 	r.readFleet(c)
 	r.validate(c)
+	r.warnOfFleet(c)
 	return c
 }
 

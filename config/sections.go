@@ -47,7 +47,8 @@ type User struct {
 	// Name of the section, the role's name.
 	Name string
 	// The user's secret: the password in plain text, an md5 hash as PostgreSQL stores it ("md5…"), or a SCRAM verifier
-	// ("SCRAM-SHA-256$…"). Needed unless auth_type is trust.
+	// ("SCRAM-SHA-256$…"). Unless auth_type is trust a user without one cannot log in, nor one with an md5 hash if it is
+	// scram-sha-256.
 	Password Secret `key:"password" example:"change-me" reload:"yes"`
 	// pool_mode for this user.
 	PoolMode PoolMode `key:"pool_mode" example:"session" reload:"yes"`

@@ -45,6 +45,7 @@ func (s *Fencepost) Reload() error {
 	}
 	s.toSessions(&frontend.Recheck{})
 	s.ensurePools(next)
+	s.warnOfSettings(next)
 	s.log.Info().Strs("applied", applied).Strs("need_restart", needRestart).Msg("settings reloaded")
 	return nil
 }

@@ -107,6 +107,7 @@ func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Par
 	s.deadSubs.subscribe(s.system, log)
 	s.config.Store(cfg)
 	s.settings.Store(s.snapshot(cfg))
+	s.warnOfSettings(cfg)
 	defer s.warnOfSlowStart().Stop()
 	if err := s.spawn(cfg); err != nil {
 		s.end()

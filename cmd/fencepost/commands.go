@@ -65,7 +65,7 @@ func checkCommand() *cobra.Command {
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: no problems; %d shards, %d databases, %d users\n", path, len(cfg.Shards), len(cfg.Databases), len(cfg.Users))
 			for _, w := range cfg.Warnings() {
-				fmt.Fprintln(c.OutOrStdout(), "warning:", w)
+				fmt.Fprintf(c.OutOrStdout(), "%s:%d: warning: %s\n", path, w.Line, w)
 			}
 			return nil
 		},

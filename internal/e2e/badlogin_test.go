@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/binary"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,6 +75,36 @@ func TestBadGreetings(t *testing.T) {
 		t.Errorf("the client of a missing database is told %q, %v", m.body, err)
 	}
 	healthy(t, l)
+}
+
+// A user who cannot log in for what the settings lack keeps nobody else out, at a start and at a reload. The client hears what
+// PostgreSQL would tell it, the log has the reason.
+func TestLoginsThatTheSettingsExclude(t *testing.T) {
+	t.Parallel()
+	const hash = "md5aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	l := newLab(t, "15", `auth_type = "scram-sha-256"`, `log_level = "info"`, `admin_users = ["ops", "nobody"]`)
+	said := func(since time.Time, parts ...string) {
+		t.Helper()
+		if err := poll(patience, func() (bool, error) { return len(l.pooler.Lines(since, parts...)) == 1, nil }); err != nil {
+			t.Errorf("%q: %v", parts, err)
+		}
+	}
+	said(time.Time{}, `"warn"`, "settings: warning", "fencepost.admin_users", "there is no section")
+	began := time.Now()
+	l.pooler.rewrite(t, func(s string) string {
+		return s + "\n[users.hashed]\npassword = \"" + hash + "\"\n[users.empty]\npool_size = 1\n"
+	})
+	if err := l.pooler.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	said(began, "settings reloaded")
+	said(began, `"warn"`, "settings: warning", "users.hashed.password", "is an md5 hash")
+	said(began, `"warn"`, "settings: warning", "users.empty.password", "is not set")
+	for user, reason := range map[string]string{"hashed": "an md5 secret cannot be used with scram-sha-256", "empty": "user has no password", "nobody": "no such user"} {
+		check(t, user, whoAndWhere(t, l.transaction(), user, "transaction"), nil, "refused with 28P01")
+		said(began, "login refused", user, reason)
+	}
+	check(t, "app", whoAndWhere(t, l.transaction(), appUser, "transaction"), nil, appUser+"|"+l.db)
 }
 
 func mustDial(t testing.TB, addr string) *raw {

@@ -82,30 +82,32 @@ func TestLongNames(t *testing.T) {
 		}
 	})
 	p := startPooler(t, settings{host: n.Addr(), dbname: db, lines: []string{`auth_type = "password"`},
-		sections: "[databases.\"*\"]\nshard = \"main\"\n[users." + role + "]\npassword = \"any\"\n[users." + half + "]\npassword = \"any\"\n"})
+		sections: "[databases.\"*\"]\nshard = \"main\"\n[users." + role + "]\npassword = \"" + appPassword + "\"\n[users." + half +
+			"]\npassword = \"" + appPassword + "\"\n"})
 	for _, at := range []place{{"direct", n.Addr(), long}, {"pooler", p.addr, long}} {
 		for _, name := range []struct{ user, database, want string }{
 			{role, long, role + "|" + long}, {role + "x", long + "x", role + "|" + long}, {role + "éé", long, role + "|" + long}, {half, long, half + "|" + long},
-			{half + "é", long, "refused"}, {role, long[:62] + "é", "refused"},
+			{half + "é", long, "refused with 28P01"}, {role, long[:62] + "é", "refused with 3D000"},
 		} {
-			check(t, fmt.Sprintf("%s: %s in %s", at.name, name.user, name.database), whoAndWhere(t, at, name.user, name.database), nil, name.want)
+			got := strings.Replace(whoAndWhere(t, at, name.user, name.database), "28000", "28P01", 1) // the server asks nobody for a password
+			check(t, fmt.Sprintf("%s: %s in %s", at.name, name.user, name.database), got, nil, name.want)
 		}
 	}
 }
 
-// whoAndWhere logs in with libpq's defaults and asks the server for its user and database; "refused" if there is no login.
+// whoAndWhere logs in with appPassword and asks the server for its user and database. There may be no login.
 func whoAndWhere(t *testing.T, at place, user, database string) string {
 	t.Helper()
-	cfg, err := pgconn.ParseConfig("host=localhost port=5432 user=x dbname=x password=any sslmode=disable")
+	cfg, err := pgconn.ParseConfig("host=localhost port=5432 user=x dbname=x password=x sslmode=disable")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Host, cfg.Port, cfg.User, cfg.Database = at.host(), uint16(at.port()), user, database
+	cfg.Host, cfg.Port, cfg.User, cfg.Database, cfg.Password = at.host(), uint16(at.port()), user, database, appPassword
 	c, err := pgconn.ConnectConfig(t.Context(), cfg)
 	var refused *pgconn.PgError
 	switch {
 	case errors.As(err, &refused):
-		return "refused"
+		return "refused with " + refused.Code
 	case err != nil:
 		t.Fatal(err)
 	}
