@@ -25,6 +25,7 @@ type fakeFleet struct {
 	mute        bool
 	members     []*fakeMember // by name
 	description cluster.Description
+	torn        bool     // c is described as dead, and fleet_size as 4
 	got         []string // operations, without their random names
 	next        uint64
 	waits       map[uint64]chan *cluster.OperationDone
@@ -55,6 +56,10 @@ func (f *fakeFleet) Receive(ctx actor.Context) {
 		f.operate(ctx, m)
 	case *cluster.Describe:
 		d := f.description
+		if !f.torn {
+			d.Size, d.Alive, d.Members = 3, 3, slices.Clone(d.Members)
+			d.Members[2].State = cluster.Alive
+		}
 		m.Reply <- &d
 	case *cluster.Scrape:
 		m.Reply <- []metrics.Family{{Name: "fleet_size", Type: metrics.Gauge, Samples: single(3), Help: "Members."}}
@@ -72,7 +77,8 @@ func (f *fakeFleet) operate(ctx actor.Context, m *cluster.Operate) {
 	for _, member := range f.members {
 		f.next++
 		w := make(chan *cluster.OperationDone, 1)
-		answers, waits = append(answers, cluster.Answer{Member: member.name, Address: "10.0.1." + fmt.Sprint(len(answers)+1) + ":7946"}), append(waits, w)
+		answers, waits = append(answers, cluster.Answer{Member: member.name, Boot: evidence.Boot{15: member.name[0] - 'a' + 1},
+			Address: "10.0.1." + fmt.Sprint(len(answers)+1) + ":7946"}), append(waits, w)
 		switch {
 		case member.mute != nil && member.mute(m.Verb):
 		case member.script != nil:

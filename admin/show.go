@@ -85,13 +85,13 @@ const help = `
 	SHOW DNS_HOSTS|DNS_ZONES
 	SHOW STATS|STATS_TOTALS|STATS_AVERAGES|TOTALS
 	RELOAD [FLEET]
-	PAUSE [<db>] [FLEET]
+	PAUSE [<db>] [FLEET [WITHOUT <member>, ...]]
 	RESUME [<db>] [FLEET]
 	RECONNECT [<db>] [FLEET]
 	WAIT_CLOSE [<db>]
 	KILL_CLIENT <client_id>
 	FORGET <shard> [FLEET]
-	SWITCHOVER <shard> [<seconds>]
+	SWITCHOVER <shard> [<seconds>] [WITHOUT <member>, ...]
 	DRAIN
 	SHUTDOWN
 	SHUTDOWN WAIT_FOR_SERVERS|WAIT_FOR_CLIENTS`

@@ -23,11 +23,13 @@ func (x *execution) describeFleet() (*cluster.Description, error) {
 	defer cancel()
 	reply := make(chan *cluster.Description, 1)
 	x.ops.System().Root.Send(fleet, &cluster.Describe{Reply: reply})
-	d, ok := receive(ctx, reply)
-	if !ok {
-		return nil, errSilentFleet
+	switch d, ok := receive(ctx, reply); {
+	case ok:
+		return d, nil
+	case x.ctx.Err() != nil: // the session's end is nobody's silence
+		return nil, context.Cause(x.ctx)
 	}
-	return d, nil
+	return nil, errSilentFleet
 }
 
 // showFleet is SHOW FLEET, which PgBouncer has not: the members as this one sees them. What is wrong with the fleet as a

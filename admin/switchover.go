@@ -28,16 +28,21 @@ const (
 
 // switching is one SWITCHOVER.
 type switching struct {
-	x     *execution
-	shard string
-	order string
-	from  string // the primary that writes wait on
-	ready bool   // every member has come to rest: said to the client
+	x       *execution
+	shard   string
+	order   string
+	from    string   // the primary that writes wait on
+	without []string // members that need not take part
+	ready   bool     // every member has come to rest: said to the client
 }
 
-// switchover is SWITCHOVER shard [SECONDS]: writes wait at every member until another host is the primary, which somebody
-// else sees to.
+// switchover is SWITCHOVER shard [SECONDS] [WITHOUT member, …]: writes wait at every member until another host is the primary, which
+// somebody else sees to.
 func switchover(x *execution, s statement) error {
+	s, without, syntax := s.split()
+	if syntax != nil {
+		return syntax
+	}
 	args := s.args()
 	limit := switchoverLimit
 	if len(args) == 2 {
@@ -61,7 +66,11 @@ func switchover(x *execution, s statement) error {
 	if err != nil {
 		return err
 	}
-	w := &switching{x: x, shard: ref.Name, order: rand.Text()}
+	w := &switching{x: x, shard: ref.Name, order: rand.Text(), without: without}
+	r, err := x.callRoll()
+	if err := firstError(err, r.checkNames(without), r.complete(without)); err != nil {
+		return err
+	}
 	answers, err := w.run(time.Now().Add(limit))
 	if err != nil {
 		return w.giveUp(err)
@@ -88,16 +97,22 @@ func (w *switching) run(deadline time.Time) ([]cluster.Answer, error) {
 		if err != nil {
 			return nil, err
 		}
+		r, err := w.x.callRoll() // behind the answers: a member that was not asked because it is not heard is missed now
+		if err := firstError(err, r.complete(w.without)); err != nil {
+			return nil, err
+		}
 		quiet, moved, err := w.read(answers)
+		whole := r.unasked(answers) == "" // who has come meanwhile is asked next time
 		switch {
 		case err != nil:
 			return nil, err
+		case !whole:
 		case moved:
 			return answers, nil
 		case quiet && !w.ready:
 			w.ready = true
 			w.x.c.log.Info().Str("shard", w.shard).Str("from", w.from).Msg("switchover: writes are paused: switch over now")
-			w.x.notice("writes of shard " + w.shard + " are paused at every member: switch over from " + w.from + " now")
+			w.x.notice("writes of shard " + w.shard + " are paused at every member" + w.except() + ": switch over from " + w.from + " now")
 			w.x.flush()
 		}
 		beat := heartbeat
@@ -117,6 +132,14 @@ func (w *switching) run(deadline time.Time) ([]cluster.Answer, error) {
 			return nil, errClientGone
 		}
 	}
+}
+
+// except names the members that take no part.
+func (w *switching) except() string {
+	if len(w.without) == 0 {
+		return ""
+	}
+	return " but " + strings.Join(w.without, ", ")
 }
 
 // read finds what is doubtful in the members' answers; else whether all are at rest, or all have one other primary.

@@ -3,8 +3,10 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -182,11 +184,15 @@ func (p *planned) missed(members ...*fleet.Member) {
 	}
 }
 
-// another gives SWITCHOVER on the second member, and does what it asks for. It returns the new primary.
-func (p *planned) another() *fleet.Server {
+// another gives SWITCHOVER on the second member, without the first one if that is missing, and does what it asks for. It returns the new primary.
+func (p *planned) another(without bool) *fleet.Server {
 	p.t.Helper()
 	old, next := p.Servers[0], p.Servers[1]
-	o := p.give(p.Members[1], "SWITCHOVER main 30")
+	sql := "SWITCHOVER main 30"
+	if without {
+		sql += " WITHOUT " + p.Members[0].Name
+	}
+	o := p.give(p.Members[1], sql)
 	select {
 	case <-o.paused:
 	case <-o.ended:
@@ -233,4 +239,40 @@ func (p *planned) unharmed(writers ...*fleet.Writers) {
 			p.t.Errorf("%d errors of clients, the first: %+v", len(all), all[0])
 		}
 	}
+}
+
+// While a member is not heard, which may go on writing, SWITCHOVER and PAUSE FLEET are refused, unless it is named.
+func TestSwitchoverNamesWhoIsMissing(t *testing.T) {
+	t.Parallel()
+	p := &planned{Lab: startFleet(t, fleet.Config{}), t: t}
+	m := p.Members[2]
+	if err := m.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer m.Signal(syscall.SIGCONT) //nolint:errcheck // the test is over
+	err := poll(patience, func() (bool, error) {
+		rows, err := p.Members[0].Fleet(t.Context())
+		return slices.ContainsFunc(rows, func(r map[string]string) bool { return r["member"] == m.Name && r["state"] == "dead" }), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{"SWITCHOVER main 5", "PAUSE FLEET", "SWITCHOVER main 5 WITHOUT m1", "PAUSE FLEET WITHOUT"} {
+		_, err := p.Members[0].Console(t.Context(), sql)
+		t.Logf("%s: %v", sql, detail(err))
+		if err == nil {
+			t.Errorf("%s is not refused", sql)
+		} else if !strings.Contains(sql, "WITHOUT") && !strings.Contains(err.Error(), m.Name) {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	if _, err := p.Members[0].Console(t.Context(), "PAUSE FLEET WITHOUT m3"); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.Members[0].Console(t.Context(), "RESUME FLEET"); err != nil {
+		t.Error(err)
+	}
+	o := p.give(p.Members[0], "SWITCHOVER main 30 WITHOUT m3")
+	p.await("writes are paused", o.paused)
+	o.conn.Conn().Close()
 }

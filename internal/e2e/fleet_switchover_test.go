@@ -34,7 +34,7 @@ func starterKilled(t *testing.T) {
 	p.resumed(lost, p.writers[1:]...)
 	p.free(p.Servers[0], others...)
 	p.missed(others...)
-	primary := p.another()
+	primary := p.another(true)
 	p.write(primary, p.writers[1:]...)
 	p.unharmed(p.writers[1:]...)
 	p.free(primary, others...)
@@ -64,7 +64,7 @@ func starterFrozen(t *testing.T) {
 	p.resumed(lost, p.writers[1:]...)
 	p.free(p.Servers[0], others...)
 	p.missed(others...)
-	primary := p.another()
+	primary := p.another(true)
 	p.write(primary, p.writers[1:]...)
 	<-time.After(time.Until(lost.Add(15 * time.Second)))
 	thawed := time.Now()
@@ -128,7 +128,7 @@ func starterCutOff(t *testing.T) {
 	}
 	p.free(p.Servers[0], p.Members...)
 	p.missed(others...)
-	p.givenUp(others[0], "SWITCHOVER main 1") // nobody promotes anything
+	p.givenUp(others[0], "SWITCHOVER main 1 WITHOUT "+p.Members[0].Name) // nobody promotes anything
 	healed := time.Now()
 	if err := p.Net.HealAll(); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func starterCutOff(t *testing.T) {
 	}
 	p.write(p.Servers[0], p.writers...)
 	p.calm(healed, p.Members...)
-	primary := p.another()
+	primary := p.another(false)
 	p.write(primary, p.writers...)
 	p.unharmed(p.writers...)
 	p.free(primary, p.Members...)
