@@ -120,9 +120,12 @@ func (a *decider) Receive(ctx actor.Context) {
 			a.mem.file.read(a.log, m)
 			a.begin()
 		}
+	case stateWritten:
+		a.mem.file.written(time.Now(), a.log, m) // before anything else can fail: or no other write would ever begin
+		a.handle(m)
 	default:
 		if a.election == nil {
-			a.mem.early = append(a.mem.early, m)
+			a.keepEarly(m)
 		} else {
 			a.handle(m)
 		}
@@ -264,8 +267,7 @@ func (a *decider) dispatch(now time.Time, message any) {
 		if a.alarm.fired(m) {
 			a.ticked(now)
 		}
-	case stateWritten:
-		a.mem.file.written(now, a.log, m)
+	case stateWritten: // recorded by Receive
 	case *Configure:
 		a.configure(now, m.Settings)
 	case *Forget:

@@ -1,6 +1,7 @@
 package shard_test
 
 import (
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,11 +33,7 @@ func inFleet(t *testing.T, s shard.Settings, f func(p *place)) {
 func TestShardRestartKeepsWhatItSaw(t *testing.T) {
 	inFleet(t, settings(hostA, hostB), func(p *place) {
 		p.healthy()
-		claim, ok := evidence.NewClaimed(evidence.ShardOf("main"), evidence.Boot{1}, 1, hostB, role.Floor{SystemID: cluster, Timeline: 5}, time.Now())
-		if !ok {
-			t.Fatal("no claim")
-		}
-		p.send(&fleet.PeerFloorClaim{Shard: "main", FloorClaim: evidence.FloorClaim{Record: claim, Member: "b"}})
+		p.claims(hostB, 5)
 		p.wantElected("")
 		p.probed(answer(hostB, role.ReadOnly, 5)) // out of recovery, and cannot be elected
 		p.send(crash{})
@@ -47,6 +44,39 @@ func TestShardRestartKeepsWhatItSaw(t *testing.T) {
 		p.wantElected("")
 		if f := p.shard.View().Floor; f != 5 {
 			t.Errorf("floor %d, after this process has seen timeline 5", f)
+		}
+	})
+}
+
+// claims has another member claim that it saw a host on a timeline.
+func (p *place) claims(host role.Host, timeline uint32) {
+	p.t.Helper()
+	r, ok := evidence.NewClaimed(evidence.ShardOf("main"), evidence.Boot{1}, 1, host, role.Floor{SystemID: cluster, Timeline: timeline}, time.Now())
+	if !ok {
+		p.t.Fatal("no claim")
+	}
+	p.send(&fleet.PeerFloorClaim{Shard: "main", FloorClaim: evidence.FloorClaim{Record: r, Member: "b"}})
+}
+
+// A floor that another member has seen outlives its host's leaving the list, also over a restart of the actor and of the process.
+func TestShardRestartKeepsTheFloorOfAHostThatLeft(t *testing.T) {
+	s := settings(hostA, hostB, hostC)
+	s.StateFile = filepath.Join(t.TempDir(), "state.json")
+	inFleet(t, s, func(p *place) {
+		p.healthy()
+		p.claims(hostB, 5)
+		p.wantElected("")
+		p.settings = settings(hostA, hostC)
+		p.settings.StateFile = s.StateFile
+		p.cfg.Settings = p.settings
+		p.send(&shard.Configure{Settings: p.settings})
+		for _, again := range []func(){func() {}, func() { p.send(crash{}) }, func() { p.reopen(); p.send(&fleet.Ready{Joined: true}) }} {
+			again()
+			p.beat()
+			p.wantElected("")
+			if f := p.shard.View().Floor; f != 5 {
+				t.Errorf("floor %d", f)
+			}
 		}
 	})
 }

@@ -64,11 +64,13 @@ func (l hostList) roleOf(h role.Host) election.Role {
 	return election.Auto
 }
 
-// voters are the hosts that raise the floor, for the judge.
+// voters are the hosts that raise the floor, and those that do not, for the judge.
 func (l hostList) voters() (e evidence.Hosts) {
 	for _, h := range l {
 		if h.Role == election.Auto || h.Role == election.Primary {
 			e.List = append(e.List, h.Host)
+		} else {
+			e.Voteless = append(e.Voteless, h.Host)
 		}
 	}
 	return e

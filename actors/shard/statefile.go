@@ -31,9 +31,13 @@ type state struct {
 	members []netip.AddrPort // of the fleet, at last
 }
 
+// seenEvery is how far a state file may be behind with when the floor was last seen: a FORGET that is given voids what was seen before
+// it, and a member must not lose a floor by it that it has seen since.
+const seenEvery = time.Minute
+
 // same reports whether a state file with s need not be written anew for t.
 func (s *state) same(t *state) bool {
-	return s.floor == t.floor && s.host == t.host && s.ordered.Equal(t.ordered) && slices.Equal(s.members, t.members) &&
+	return s.floor == t.floor && s.host == t.host && t.seen.Sub(s.seen) < seenEvery && s.ordered.Equal(t.ordered) && slices.Equal(s.members, t.members) &&
 		slices.EqualFunc(s.claims, t.claims, func(a, b evidence.FloorClaim) bool {
 			return a.Record.Key == b.Record.Key && a.Record.Seq == b.Record.Seq
 		})
@@ -107,7 +111,7 @@ func readState(path, shard string) (s state, err error) {
 		if err != nil || !ok {
 			return state{}, fmt.Errorf("%s: the claim about %q makes no sense", path, c.Host)
 		}
-		s.claims = append(s.claims, evidence.FloorClaim{Record: record, Member: c.Member})
+		s.claims = append(s.claims, evidence.FloorClaim{Record: record, Member: c.Member, Kept: true})
 	}
 	return s, nil
 }
@@ -227,7 +231,7 @@ func (k *stateKeeper) save(now time.Time, ctx actor.Context, path string, e *ele
 	} else if s.floor == k.state.floor {
 		s.host = k.state.host
 	}
-	if s.same(&k.state) && path == k.path || s.floor == (role.Floor{}) {
+	if k.state.same(&s) && path == k.path || s.floor == (role.Floor{}) {
 		return
 	}
 	k.busy = true

@@ -22,7 +22,7 @@ func (j *Judge) keepClaim(e FloorClaim) {
 	})
 	if i < 0 { // beside what it claimed before: the floor only rises, whoever takes something back
 		j.makeRoom(r.Observer)
-		j.claims = append(j.claims, &claim{record: r, member: e.Member, arrived: j.now})
+		j.claims = append(j.claims, &claim{record: r, member: e.Member, arrived: j.now, kept: e.Kept})
 	} else if r.Seq > j.claims[i].record.Seq {
 		j.claims[i].record = r // seen again, in a later generation
 	}
@@ -38,7 +38,7 @@ func (j *Judge) isRefuted(r Record) bool {
 func (j *Judge) Adopted(most int) (kept []FloorClaim) {
 	for _, c := range j.claims {
 		if c.adopted {
-			kept = append(kept, FloorClaim{c.record, c.member})
+			kept = append(kept, FloorClaim{Record: c.record, Member: c.member})
 		}
 	}
 	slices.SortStableFunc(kept, func(a, b FloorClaim) int { return cmp.Compare(b.Record.Floor.Timeline, a.Record.Floor.Timeline) })
@@ -62,7 +62,7 @@ func (j *Judge) makeRoom(observer Boot) {
 		if own >= MaxClaimsPerObserver && c.record.Observer != observer {
 			continue
 		}
-		if least < 0 || c.timeline() < j.claims[least].timeline() {
+		if least < 0 || j.timeline(c) < j.timeline(j.claims[least]) {
 			least = i
 		}
 	}
@@ -79,10 +79,10 @@ func (j *Judge) settle() {
 	// The highest of all claims that stand, and not the last one: when it is contradicted, the next lower one holds. Of several
 	// on one timeline the same one everywhere, so that every member gives the same reason.
 	top := slices.MaxFunc(append([]*claim{nil}, j.claims...), func(a, b *claim) int {
-		return cmp.Or(cmp.Compare(a.timeline(), b.timeline()), b.compare(a))
+		return cmp.Or(cmp.Compare(j.timeline(a), j.timeline(b)), b.compare(a))
 	})
 	next := Floor{}
-	if top.timeline() > 0 {
+	if j.timeline(top) > 0 {
 		f := top.record.Floor
 		f.Generation = j.floor.Generation // whichever it was claimed in
 		next = Floor{j.name(top.record.Host), f, fmt.Sprintf("member %s saw %s on timeline %d", top.member, j.name(top.record.Host), f.Timeline)}
@@ -105,20 +105,20 @@ func (j *Judge) settle() {
 func (j *Judge) adopt(c *claim) {
 	r, h := c.record, j.find(c.record.Host)
 	switch {
-	case h == nil, j.floor.SystemID == 0, r.Floor.Generation > j.floor.Generation: // kept until that is known
+	case h == nil && !c.kept, j.floor.SystemID == 0, r.Floor.Generation > j.floor.Generation: // kept until that is known
 	case r.Floor.SystemID != j.floor.SystemID:
 		j.refuse(c, fmt.Sprintf("it is about the cluster %d, not %d", r.Floor.SystemID, j.floor.SystemID))
 	default:
 		c.adopted = true
-		if r.Floor.Timeline > j.floor.Timeline {
+		if h != nil && r.Floor.Timeline > j.floor.Timeline {
 			j.probe(h, fmt.Sprintf("member %s saw it on timeline %d", c.member, r.Floor.Timeline))
 		}
 	}
 }
 
-// timeline that a claim makes the floor; 0 if it does not.
-func (c *claim) timeline() uint32 {
-	if c == nil || !c.adopted {
+// timeline that a claim makes the floor; 0 if it does not. A claim about a host that has left the list since it was adopted still does.
+func (j *Judge) timeline(c *claim) uint32 {
+	if c == nil || !c.adopted || slices.Contains(j.silent, c.record.Host) {
 		return 0
 	}
 	return c.record.Floor.Timeline

@@ -77,7 +77,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		table := NewTable(Limits{})
 		j := &Judge{}
-		j.Step(epoch, Hosts{[]role.Host{"10.0.0.1:5432"}})
+		j.Step(epoch, Hosts{List: []role.Host{"10.0.0.1:5432"}})
 		Decode(b, epoch, func(r Record) {
 			var again []Record
 			one := Append(Header(), epoch, r)
@@ -89,7 +89,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			table.Merge(epoch, r)
 			j.Step(epoch, PeerObserved{r, "m"})
-			j.Step(epoch, FloorClaim{r, "m"})
+			j.Step(epoch, FloorClaim{Record: r, Member: "m"})
 		})
 		table.Expire(epoch.Add(time.Hour))
 	})

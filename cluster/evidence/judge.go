@@ -13,7 +13,8 @@ import (
 type Judge struct {
 	now     time.Time
 	hosts   []*host
-	elected netip.AddrPort // not valid: nobody, or somebody who cannot be named to others
+	silent  []netip.AddrPort // the shard's hosts that do not take part in the election
+	elected netip.AddrPort   // not valid: nobody, or somebody who cannot be named to others
 	floor   role.Floor
 	claims  []*claim // in the order of arrival
 	muted   []mute
@@ -40,6 +41,7 @@ type claim struct {
 	member  string
 	arrived time.Time
 	adopted bool
+	kept    bool   // an earlier process has adopted it
 	refused string // the reason that was given last
 }
 
@@ -57,7 +59,7 @@ func (j *Judge) Step(now time.Time, ev Event) []Effect {
 	}
 	switch e := ev.(type) {
 	case Hosts:
-		j.replace(e.List)
+		j.replace(e)
 	case Decided:
 		j.decided(e)
 	case OwnObserved:
@@ -90,9 +92,15 @@ func (j *Judge) find(a netip.AddrPort) *host {
 	return nil
 }
 
-func (j *Judge) replace(list []role.Host) {
+func (j *Judge) replace(e Hosts) {
+	j.silent = j.silent[:0]
+	for _, name := range e.Voteless {
+		if a, ok := Address(name); ok {
+			j.silent = append(j.silent, a)
+		}
+	}
 	var hosts []*host
-	for _, name := range list {
+	for _, name := range e.List {
 		a, ok := Address(name)
 		if !ok || slices.ContainsFunc(hosts, func(h *host) bool { return h.addr == a }) {
 			continue

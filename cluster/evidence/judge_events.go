@@ -20,8 +20,9 @@ type Effect interface {
 }
 
 type (
-	// Hosts are the shard's hosts that take part in the election. It replaces the list.
-	Hosts struct{ List []role.Host }
+	// Hosts are the shard's hosts that take part in the election, and those that do not: claims about them count for nothing. It
+	// replaces both lists.
+	Hosts struct{ List, Voteless []role.Host }
 	// Decided is the shard's view: who is elected, and the floor with identifier and generation. The floor's timeline may
 	// have come from here.
 	Decided struct {
@@ -35,10 +36,11 @@ type (
 		Record Record
 		Member string
 	}
-	// FloorClaim is another member's claim.
+	// FloorClaim is another member's claim. Kept: an earlier process has adopted it, and its host may have left the list since.
 	FloorClaim struct {
 		Record Record
 		Member string
+		Kept   bool
 	}
 	// GenerationKnown says that somebody is in this generation.
 	GenerationKnown struct{ Generation uint64 }

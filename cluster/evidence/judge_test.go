@@ -41,8 +41,8 @@ func number(t *testing.T, s string) uint64 {
 	return n
 }
 
-// parse reads an event: "hosts a b", "decided a|nobody SYSTEM/GENERATION/TIMELINE", "look a VERDICT TIMELINE [id=N] [asked=-1s]",
-// "told M a VERDICT TIMELINE [...]", "claim M a SYSTEM/GENERATION/TIMELINE [AGO]", "generation N", "order N AGO".
+// parse reads an event: "hosts a b [but c]", "decided a|nobody SYSTEM/GENERATION/TIMELINE", "look a VERDICT TIMELINE [id=N] [asked=-1s]",
+// "told M a VERDICT TIMELINE [...]", "claim M a SYSTEM/GENERATION/TIMELINE [AGO]", "kept" like that, "generation N", "order N AGO".
 func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *FloorClaim) Event {
 	f := strings.Fields(line)
 	floor := func(s string) role.Floor {
@@ -72,7 +72,10 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *
 		for _, h := range f[1:] {
 			list = append(list, hostOf(h))
 		}
-		return Hosts{list}
+		if i := slices.Index(list, hostOf("but")); i >= 0 {
+			return Hosts{List: list[:i], Voteless: list[i+1:]}
+		}
+		return Hosts{List: list}
 	case "decided":
 		e := Decided{Floor: floor(f[2])}
 		if f[1] != "nobody" {
@@ -87,7 +90,7 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *
 			t.Fatalf("%s: cannot be told", line)
 		}
 		return PeerObserved{r, f[1]}
-	case "claim":
+	case "claim", "kept":
 		at := now
 		if len(f) > 4 {
 			ago, _ := time.ParseDuration(f[4])
@@ -97,7 +100,7 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *
 		if !ok {
 			t.Fatalf("%s: cannot be claimed", line)
 		}
-		*repeated = FloorClaim{r, f[1]}
+		*repeated = FloorClaim{Record: r, Member: f[1], Kept: f[0] == "kept"}
 		return *repeated
 	case "repeat": // the last claim, by whoever has accepted it
 		return *repeated
@@ -167,7 +170,7 @@ func TestJudgeKeepsItsPace(t *testing.T) {
 				gone := func(h role.Host, _ time.Time) bool { return !slices.Contains(list, h) }
 				maps.DeleteFunc(doubts, gone) // one that comes back is another one
 				maps.DeleteFunc(probes, gone)
-				ev = Hosts{list}
+				ev = Hosts{List: list}
 			case 1:
 				current = Decided{h, role.Floor{SystemID: uint64(rnd.IntN(2)), Generation: current.Floor.Generation + uint64(rnd.IntN(2)), Timeline: 1}}
 				ev = current
@@ -177,7 +180,7 @@ func TestJudgeKeepsItsPace(t *testing.T) {
 				}
 			case 4, 5, 6:
 				if r, ok := NewClaimed(ShardOf("main"), b, uint64(i+1), h, role.Floor{SystemID: uint64(rnd.IntN(3)), Generation: uint64(rnd.IntN(20)), Timeline: o.Timeline}, now); ok {
-					ev = FloorClaim{r, "m"}
+					ev = FloorClaim{Record: r, Member: "m"}
 				}
 			}
 			for _, e := range j.Step(now, ev) {
@@ -205,12 +208,12 @@ func TestJudgeKeepsItsPace(t *testing.T) {
 // TestJudgeIsBounded: however many observers claim, and are contradicted, about however many hosts.
 func TestJudgeIsBounded(t *testing.T) {
 	j, now, seq := &Judge{}, epoch, uint64(0)
-	j.Step(now, Hosts{[]role.Host{hostOf("a")}})
+	j.Step(now, Hosts{List: []role.Host{hostOf("a")}})
 	j.Step(now, Decided{hostOf("a"), role.Floor{SystemID: 7, Timeline: 1}})
 	claims := func(observer int, h role.Host) {
 		seq++
 		r, _ := NewClaimed(ShardOf("main"), boot(fmt.Sprint("liar", observer)), seq, h, role.Floor{SystemID: 7, Timeline: 9}, now)
-		j.Step(now, FloorClaim{r, "liar"})
+		j.Step(now, FloorClaim{Record: r, Member: "liar"})
 	}
 	for observer := range 3 * MaxClaims / MaxClaimsPerObserver {
 		for i := range MaxClaimsPerObserver {
@@ -233,13 +236,13 @@ func TestJudgeIsBounded(t *testing.T) {
 func TestJudgeForgetsTheFloodNotTheOthers(t *testing.T) {
 	j := &Judge{}
 	honest, _ := NewClaimed(ShardOf("main"), boot("honest"), 1, hostOf("b"), role.Floor{SystemID: 7, Timeline: 5}, epoch)
-	j.Step(epoch, FloorClaim{honest, "honest"})
+	j.Step(epoch, FloorClaim{Record: honest, Member: "honest"})
 	for i := range 5000 {
 		h := role.Host(fmt.Sprintf("10.1.%d.%d:5432", i/250, i%250+1))
 		r, _ := NewClaimed(ShardOf("main"), boot("liar"), uint64(i+1), h, role.Floor{SystemID: 7, Timeline: 9}, epoch)
-		j.Step(epoch, FloorClaim{r, "liar"})
+		j.Step(epoch, FloorClaim{Record: r, Member: "liar"})
 	}
-	j.Step(epoch, Hosts{[]role.Host{hostOf("a"), hostOf("b")}})
+	j.Step(epoch, Hosts{List: []role.Host{hostOf("a"), hostOf("b")}})
 	effects := j.Step(epoch, Decided{hostOf("a"), role.Floor{SystemID: 7, Timeline: 1}})
 	if len(j.claims) > MaxClaimsPerObserver+1 {
 		t.Errorf("%d claims kept", len(j.claims))

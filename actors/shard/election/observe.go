@@ -146,7 +146,7 @@ func (m *Machine) claimed(e FloorClaim) {
 	}
 	h := m.find(e.Host)
 	switch {
-	case h == nil || !m.votes(h):
+	case h != nil && !m.votes(h): // one that has left the list was believed while it was there, and its timeline is used
 		m.emit(ClaimRefused{e.Host, "its role does not raise the floor"})
 		return
 	case m.floor.SystemID == 0 || e.Floor.SystemID != m.floor.SystemID || e.Floor.Generation != m.floor.Generation:
