@@ -28,14 +28,14 @@ type Server struct {
 	served   chan struct{} // closed when the goroutine that accepts has ended
 }
 
-// NewServer makes the HTTP server of a process; Start starts it.
+// NewServer makes the HTTP server of a process: Listen opens its port, Serve begins to answer.
 func NewServer(ops Operations, log zerolog.Logger) *Server {
 	return &Server{ops: ops, log: log}
 }
 
-// Start listens on addr (host:port; "" does nothing) and serves until Stop. It is called once, after the listeners for
-// clients are open: from then on /readyz says that clients are taken. reuseport lets several processes share the port.
-func (s *Server) Start(addr string, reuseport bool) error {
+// Listen opens addr (host:port; "" does nothing). What connects before Serve waits. reuseport lets several processes share the
+// port. It is called once.
+func (s *Server) Listen(addr string, reuseport bool) error {
 	if addr == "" {
 		return nil
 	}
@@ -48,6 +48,16 @@ func (s *Server) Start(addr string, reuseport bool) error {
 		return fmt.Errorf("listen for HTTP: %w", err)
 	}
 	s.listener = l
+	return nil
+}
+
+// Serve answers until Stop. It is called once, when clients are taken: from then on /readyz says so. Without a port it does
+// nothing.
+func (s *Server) Serve() {
+	l := s.listener
+	if l == nil {
+		return
+	}
 	s.http = &http.Server{
 		Handler:           s.handler(isLoopback(l.Addr())),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -65,10 +75,9 @@ func (s *Server) Start(addr string, reuseport bool) error {
 		}
 	}()
 	s.log.Info().Stringer("address", l.Addr()).Msg("http server started")
-	return nil
 }
 
-// Addr is the address the server listens on, nil before Start.
+// Addr is the address the server listens on, nil before Listen.
 func (s *Server) Addr() net.Addr {
 	if s.listener == nil {
 		return nil
@@ -76,10 +85,13 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Stop ends the server: it waits for running requests until ctx ends, then cuts them off. Without a Start it does
-// nothing.
+// Stop ends the server: it waits for running requests until ctx ends, then cuts them off. Without a Serve it closes the port that
+// may be open.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.http == nil {
+		if s.listener != nil {
+			_ = s.listener.Close()
+		}
 		return nil
 	}
 	err := s.http.Shutdown(ctx)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -189,18 +190,20 @@ func TestIsLoopback(t *testing.T) {
 func TestStartAndStop(t *testing.T) {
 	p := &process{t: t}
 	a := NewServer(p, zerolog.Nop())
-	if err := a.Start("127.0.0.1:0", true); err != nil {
+	if err := a.Listen("127.0.0.1:0", true); err != nil {
 		t.Fatal(err)
 	}
+	a.Serve()
 	addr := a.Addr().String()
 	b := NewServer(p, zerolog.Nop())
-	if err := b.Start(addr, false); err == nil {
+	if err := b.Listen(addr, false); err == nil {
 		t.Error("the port was shared without so_reuseport")
 	}
 	b = NewServer(p, zerolog.Nop())
-	if err := b.Start(addr, true); err != nil {
+	if err := b.Listen(addr, true); err != nil {
 		t.Error(err)
 	}
+	b.Serve()
 	resp, err := http.Get("http://" + addr + "/debug/pprof/cmdline")
 	if err != nil {
 		t.Fatal(err)
@@ -222,8 +225,16 @@ func TestStartAndStop(t *testing.T) {
 		c.Close()
 		t.Error("still listens")
 	}
+	unserved := NewServer(p, zerolog.Nop())
+	if err := errors.Join(unserved.Listen(addr, false), unserved.Stop(ctx)); err != nil {
+		t.Error(err)
+	}
+	if c, err := net.Dial("tcp", addr); err == nil {
+		c.Close()
+		t.Error("listens without Serve, after Stop")
+	}
 	none := NewServer(p, zerolog.Nop())
-	if err := none.Start("", false); err != nil || none.Addr() != nil || none.Stop(ctx) != nil {
+	if err := none.Listen("", false); err != nil || none.Addr() != nil || none.Stop(ctx) != nil {
 		t.Errorf("without an address: %v", err)
 	}
 }
@@ -231,9 +242,10 @@ func TestStartAndStop(t *testing.T) {
 // A client that sends nothing does not keep Stop waiting beyond its limit.
 func TestStopCutsOff(t *testing.T) {
 	s := NewServer(&process{t: t}, zerolog.Nop())
-	if err := s.Start("127.0.0.1:0", false); err != nil {
+	if err := s.Listen("127.0.0.1:0", false); err != nil {
 		t.Fatal(err)
 	}
+	s.Serve()
 	c, err := net.Dial("tcp", s.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -103,6 +105,64 @@ func (c Config) sockets(logger *log.Logger) (memberlist.Transport, error) {
 		}
 	}
 	return nil, err
+}
+
+// Bound is c with its sockets open already, so that an address in use is known before the others hear of this member. What arrives
+// waits until the actor starts. The caller closes the Closer once the actor has ended, or if it never starts.
+func (c Config) Bound() (Config, io.Closer, error) {
+	logger := log.New(io.Discard, "", 0)
+	t, err := c.sockets(logger)
+	if err != nil {
+		return c, nil, err
+	}
+	h := &held{transport: t, logger: logger, again: c.sockets}
+	c.Transport = h.take
+	return c, h, nil
+}
+
+// held is a transport that waits for the actor's first start; a restarted actor opens its own.
+type held struct {
+	mu        sync.Mutex // guards transport
+	transport memberlist.Transport
+	logger    *log.Logger
+	again     func(*log.Logger) (memberlist.Transport, error)
+}
+
+func (h *held) take(l *log.Logger) (memberlist.Transport, error) {
+	h.mu.Lock()
+	t := h.transport
+	h.transport = nil
+	h.mu.Unlock()
+	if t == nil {
+		return h.again(l)
+	}
+	h.logger.SetOutput(l.Writer())
+	return t, nil
+}
+
+// Close closes what nobody has taken.
+func (h *held) Close() error {
+	h.mu.Lock()
+	t := h.transport
+	h.transport = nil
+	h.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	over := make(chan struct{})
+	defer close(over)
+	go func() { // takes what has arrived, for which Shutdown would wait; ends with it
+		for {
+			select {
+			case c := <-t.StreamCh():
+				_ = c.Close()
+			case <-t.PacketCh():
+			case <-over:
+				return
+			}
+		}
+	}()
+	return t.Shutdown()
 }
 
 // streamTimeout is for connecting to a member, and for each read and write.

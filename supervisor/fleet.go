@@ -38,11 +38,8 @@ func (t *tree) spawnFleet(ctx actor.Context, cfg *config.Config) error {
 	if cfg.Fleet == nil {
 		return nil
 	}
-	c, err := t.s.fleetConfig(cfg.Fleet, cfg.Fencepost.AdminHTTP)
-	if err != nil {
-		return fmt.Errorf("fleet: %w", err)
-	}
-	if t.fleet, err = ctx.SpawnNamed(cluster.Props(c), fleetName); err != nil {
+	var err error
+	if t.fleet, err = ctx.SpawnNamed(cluster.Props(t.s.sockets.fleet), fleetName); err != nil {
 		return fmt.Errorf("fleet: %w", err)
 	}
 	ctx.Send(t.fleet, &cluster.SetSettings{Settings: common(cfg)})

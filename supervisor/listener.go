@@ -1,17 +1,13 @@
 package supervisor
 
 import (
-	"context"
 	"fmt"
 	"hash/maphash"
 	"net"
-	"os"
-	"syscall"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"fencepost/config"
 	"fencepost/eventloop"
 )
 
@@ -23,8 +19,6 @@ type listener struct {
 	listening  chan error
 	tcp        []eventloop.Acceptor
 	unix       []eventloop.Acceptor
-	socket     string      // path of the unix socket to remove at the end
-	inode      os.FileInfo // of the socket: a successor may have put its own there by then
 	next       int
 	seed       maphash.Seed
 	lastFail   time.Time
@@ -54,56 +48,25 @@ func (l *listener) Receive(ctx actor.Context) {
 	}
 }
 
-// listen opens every configured address. It blocks for no longer than bind and listen do.
+// listen begins to accept on the sockets that are open.
 func (l *listener) listen() error {
-	f := &l.s.config.Load().Fencepost
-	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error { return control(c, f) }}
-	for _, addr := range f.ListenAddresses() {
-		ln, err := lc.Listen(context.Background(), "tcp", addr)
-		if err != nil {
-			return fmt.Errorf("listen_addr %s: %w", addr, err)
-		}
-		if err := l.accept(ln, f.ListenBacklog, &l.tcp); err != nil {
+	b := l.s.sockets
+	backlog := l.s.config.Load().Fencepost.ListenBacklog
+	for _, ln := range b.tcp {
+		addr := ln.Addr()
+		if err := l.accept(ln, backlog, &l.tcp); err != nil {
 			return err
 		}
-		l.s.log.Info().Stringer("addr", ln.Addr()).Msg("listening")
+		l.s.log.Info().Stringer("addr", addr).Msg("listening")
 	}
-	if path := f.UnixSocket(); path != "" {
-		return l.listenUnix(path, f)
-	}
-	return nil
-}
-
-func (l *listener) listenUnix(path string, f *config.Fencepost) error {
-	if path[0] != '@' {
-		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-			c.Close()
-			if !f.SoReuseport {
-				return fmt.Errorf("unix_socket_dir: %s is in use by another process", path)
-			}
+	if b.unix != nil {
+		addr := b.unix.Addr()
+		if err := l.accept(b.unix, backlog, &l.unix); err != nil {
+			return err
 		}
-		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-			return fmt.Errorf("unix_socket_dir: %w", err)
-		}
+		l.s.log.Info().Stringer("addr", addr).Msg("listening")
 	}
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		return fmt.Errorf("unix_socket_dir: %w", err)
-	}
-	if path[0] != '@' {
-		ln.(*net.UnixListener).SetUnlinkOnClose(false)
-		if err := os.Chmod(path, f.UnixSocketMode); err != nil {
-			return fmt.Errorf("unix_socket_mode: %w", err)
-		}
-		l.socket = path
-		if l.inode, err = os.Lstat(path); err != nil {
-			return fmt.Errorf("unix_socket_dir: %w", err)
-		}
-	}
-	if err := l.accept(ln, f.ListenBacklog, &l.unix); err != nil {
-		return err
-	}
-	l.s.log.Info().Str("addr", path).Msg("listening")
+	b.released = true
 	return nil
 }
 
@@ -143,12 +106,7 @@ func (l *listener) stop() {
 		a.Close()
 	}
 	l.tcp, l.unix = nil, nil
-	if l.socket != "" {
-		if now, err := os.Lstat(l.socket); err == nil && os.SameFile(now, l.inode) {
-			os.Remove(l.socket)
-		}
-		l.socket = ""
-	}
+	l.s.sockets.removeFile()
 }
 
 // place chooses the loop for a client: loops that have a lane of its pool, in turn. A pool has at most a lane per four

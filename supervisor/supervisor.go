@@ -10,7 +10,6 @@
 package supervisor
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -48,7 +47,8 @@ type Fencepost struct {
 	group   *eventloop.Group
 	root    *actor.PID
 	tree    *tree
-	http    *admin.Server
+	http    *admin.Server // nil: none
+	sockets *sockets
 	budgets *lane.Budgets
 
 	config   atomic.Pointer[config.Config]
@@ -97,9 +97,12 @@ func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Par
 		// costs no CPU and keeps the process small.
 		debug.SetGCPercent(50)
 	}
+	if err := s.bind(cfg); err != nil {
+		return nil, err
+	}
 	g, err := eventloop.NewGroup(eventloop.Options{Kind: eventloop.Kind(cfg.Fencepost.EventLoop), Loops: cfg.Fencepost.EventLoops, Panicked: s.panicked, Escalated: s.panicked})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.closeSockets())
 	}
 	s.group = g
 	s.watch = standstill.Start(s.watching())
@@ -122,7 +125,7 @@ func (s *Fencepost) panicked(reason any, stack []byte) {
 	s.log.Error().Str("reason", fmt.Sprint(reason)).Bytes("stack", stack).Msg("panic recovered")
 }
 
-// spawn starts the tree from the root down, the listener and the HTTP server last.
+// spawn starts the tree from the root down; clients and HTTP are served last.
 func (s *Fencepost) spawn(cfg *config.Config) error {
 	t := &tree{s: s, ready: make(chan error, 1)}
 	s.tree = t
@@ -137,12 +140,8 @@ func (s *Fencepost) spawn(cfg *config.Config) error {
 		return err
 	}
 	s.ensurePools(cfg)
-	if cfg.Fencepost.AdminHTTP != "" {
-		h := admin.NewServer(s, s.log)
-		if err := h.Start(cfg.Fencepost.AdminHTTP, cfg.Fencepost.SoReuseport); err != nil {
-			return fmt.Errorf("admin_http: %w", err)
-		}
-		s.http = h
+	if s.http != nil {
+		s.http.Serve()
 	}
 	return nil
 }
@@ -243,11 +242,7 @@ func (s *Fencepost) end() {
 		s.leaveFleet()
 		s.stopActor(s.root)
 	}
-	if s.http != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		s.stopErr = s.http.Stop(ctx)
-		cancel()
-	}
+	s.stopErr = s.closeSockets()
 	s.group.Stop()
 	s.watch.Stop()
 	s.log.Info().Msg("stopped")
