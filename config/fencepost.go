@@ -40,7 +40,8 @@ type Fencepost struct {
 	// Server connections to keep open in each pool that has been used, even while idle.
 	MinPoolSize int `key:"min_pool_size" default:"0" min:"0" max:"100000" unit:"connections" reload:"yes"`
 	// Most clients connected at the same time; more are refused. Each takes a file descriptor, as does each server
-	// connection.
+	// connection: where the limit of open files (ulimit -n) is too low for both, the log says so at the start and how many
+	// clients are served.
 	MaxClientConn int `key:"max_client_conn" default:"1000" min:"1" max:"1000000" unit:"connections" reload:"yes"`
 	// Most server connections of all pools of one database together. 0 is no limit.
 	MaxDBConnections int `key:"max_db_connections" default:"0" min:"0" max:"100000" unit:"connections" reload:"yes"`

@@ -37,7 +37,7 @@ var fieldDocs = map[string]string{
 	"fencepost.log_format":                "json, one object per line, or console, for people.",
 	"fencepost.log_level":                 "Least level that is logged: debug, info, warn or error.",
 	"fencepost.log_pooler_errors":         "Log the errors Fencepost itself sends to clients.",
-	"fencepost.max_client_conn":           "Most clients connected at the same time; more are refused. Each takes a file descriptor, as does each server connection.",
+	"fencepost.max_client_conn":           "Most clients connected at the same time; more are refused. Each takes a file descriptor, as does each server connection: where the limit of open files (ulimit -n) is too low for both, the log says so at the start and how many clients are served.",
 	"fencepost.max_db_connections":        "Most server connections of all pools of one database together. 0 is no limit.",
 	"fencepost.max_prepared_statements":   "Prepared statements that a server connection keeps for clients in transaction and statement mode, by text: the one used longest ago goes first. 0 keeps none: a client's named statement lasts until its transaction ends.",
 	"fencepost.min_pool_size":             "Server connections to keep open in each pool that has been used, even while idle.",

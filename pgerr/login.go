@@ -77,6 +77,13 @@ func TooManyClients() *Error {
 		Hint:    "Raise max_client_conn, or let clients keep fewer connections open."}
 }
 
+// TooManyFiles is for a client for which the process has no file left.
+func TooManyFiles() *Error {
+	return &Error{Severity: SeverityFatal, Code: TooManyConnections,
+		Message: "no more connections allowed (limit of open files)",
+		Hint:    "Raise the limit of open files of Fencepost (ulimit -n), or let clients keep fewer connections open."}
+}
+
 // NoSuchDatabase is for a database name that the settings do not have.
 func NoSuchDatabase(name string) *Error {
 	return &Error{Severity: SeverityFatal, Code: InvalidCatalogName, Message: "no such database: " + name,

@@ -36,6 +36,7 @@ func table() []row {
 			"unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed", false},
 		{"InvalidStartupValue", InvalidStartupValue("replication", "x", "0, 1"), f, "22023", `invalid value for parameter "replication": "x"`, false},
 		{"TooManyClients", TooManyClients(), f, "53300", "no more connections allowed (max_client_conn)", false},
+		{"TooManyFiles", TooManyFiles(), f, "53300", "no more connections allowed (limit of open files)", false},
 		{"NoSuchDatabase", NoSuchDatabase("x"), f, "3D000", "no such database: x", false},
 		{"LoginFailed", LoginFailed("x"), f, "28P01", `password authentication failed for user "x"`, false},
 		{"NotAllowed", NotAllowed(), f, "28000", "not allowed", false},

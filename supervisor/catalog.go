@@ -15,7 +15,7 @@ import (
 	"fencepost/pgerr"
 )
 
-// snapshot turns settings into what logins need.
+// snapshot turns settings into what logins need, and counts the files that they ask for.
 func (s *Fencepost) snapshot(cfg *config.Config) *frontend.Settings {
 	f := &cfg.Fencepost
 	method, err := auth.ParseMethod(string(f.AuthType))
@@ -33,6 +33,7 @@ func (s *Fencepost) snapshot(cfg *config.Config) *frontend.Settings {
 		secrets[name] = secret
 	}
 	derive(method, secrets)
+	s.files.Store(filesOf(cfg))
 	s.shards = s.handles(cfg)
 	r := &routes{s: s, cfg: cfg, shards: s.shards, known: map[[2]string]*frontend.Route{}}
 	return &frontend.Settings{

@@ -32,10 +32,18 @@ const (
 // errorFlush is how long a refused client has to take its error.
 const errorFlush = 2 * time.Second
 
+// lastSilent is how many connections that have not said what they want are kept when no client can be served any more. They are
+// among the process's own files.
+const lastSilent = 16
+
+// spare is how many clients can be served beside those that are there.
+func (l *listener) spare() int { return l.s.files.Load().spare(int(l.s.clients.Load()), l.s.budgets.Used) }
+
 // greet takes a new connection.
 func (l *listener) greet(s eventloop.Socket) {
 	g := &greeter{l: l, since: l.loop.Now(), limit: l.s.config.Load().Fencepost.ClientLoginTimeout}
-	if len(l.greeting)-l.cancelling >= maxSilent+l.s.config.Load().Fencepost.MaxClientConn {
+	silent := len(l.greeting) - l.cancelling
+	if silent >= maxSilent+l.s.config.Load().Fencepost.MaxClientConn {
 		s.Close()
 		return
 	}
@@ -44,6 +52,10 @@ func (l *listener) greet(s eventloop.Socket) {
 		return
 	}
 	g.conn = c
+	if silent >= lastSilent && silent >= lastSilent+l.spare() { // no file is left for one that takes its time
+		g.refuse(pgerr.TooManyFiles())
+		return
+	}
 	l.greeting[g] = struct{}{}
 	g.timer.Fire = g.close
 	if g.limit > 0 {
@@ -128,6 +140,14 @@ func (g *greeter) admit(s wire.Startup, rest []byte) {
 		g.refuse(pgerr.ShutdownLogin())
 		return
 	}
+	database := s.Database
+	if database == "" {
+		database = s.User
+	}
+	if !frontend.Consoles[database] && g.l.spare() <= 0 {
+		g.refuse(pgerr.TooManyFiles())
+		return
+	}
 	early := append([]byte(nil), rest...)
 	g.conn.Unstash()
 	socket, err := g.conn.Detach()
@@ -136,10 +156,6 @@ func (g *greeter) admit(s wire.Startup, rest []byte) {
 		return
 	}
 	g.forget()
-	database := s.Database
-	if database == "" {
-		database = s.User
-	}
 	timeout := g.limit
 	if timeout > 0 {
 		timeout = max(timeout-g.l.loop.Now().Sub(g.since), time.Millisecond)

@@ -45,7 +45,7 @@ func (s *Fencepost) Reload() error {
 	}
 	s.toSessions(&frontend.Recheck{})
 	s.ensurePools(next)
-	s.warnOfSettings(next)
+	warnOf(s.log, next, s.files.Load())
 	s.log.Info().Strs("applied", applied).Strs("need_restart", needRestart).Msg("settings reloaded")
 	return nil
 }

@@ -22,19 +22,20 @@ type sockets struct {
 	unix     net.Listener // nil: none
 	path     string       // of the Unix socket's file; "": it has none
 	inode    os.FileInfo  // of that file: a successor may have put its own there by the end
+	http     *admin.Server // nil: none
 	fleet    cluster.Config
 	gossip   io.Closer // nil: no fleet
 	released bool      // the listener has the sockets for clients
 }
 
 // bind opens what the settings name. It reports each address that cannot be had, and leaves nothing open then.
-func (s *Fencepost) bind(cfg *config.Config) error {
-	s.sockets = &sockets{}
-	err := errors.Join(s.sockets.listen(&cfg.Fencepost), s.bindOthers(cfg))
+func bind(s *Fencepost, cfg *config.Config) (*sockets, error) {
+	b := &sockets{}
+	err := errors.Join(b.listen(&cfg.Fencepost), b.listenHTTP(s, &cfg.Fencepost), b.listenFleet(s, cfg))
 	if err != nil {
-		err = errors.Join(err, s.closeSockets())
+		return nil, errors.Join(err, b.close())
 	}
-	return err
+	return b, nil
 }
 
 // listen opens the sockets for clients. It blocks for no longer than bind and listen do.
@@ -83,14 +84,18 @@ func (b *sockets) listenUnix(path string, f *config.Fencepost) error {
 	return nil
 }
 
-// bindOthers opens the sockets for HTTP and for other members.
-func (s *Fencepost) bindOthers(cfg *config.Config) error {
-	if addr := cfg.Fencepost.AdminHTTP; addr != "" {
-		s.http = admin.NewServer(s, s.log)
-		if err := s.http.Listen(addr, cfg.Fencepost.SoReuseport); err != nil {
-			return fmt.Errorf("admin_http: %w", err)
-		}
+func (b *sockets) listenHTTP(s *Fencepost, f *config.Fencepost) error {
+	if f.AdminHTTP == "" {
+		return nil
 	}
+	b.http = admin.NewServer(s, s.log)
+	if err := b.http.Listen(f.AdminHTTP, f.SoReuseport); err != nil {
+		return fmt.Errorf("admin_http: %w", err)
+	}
+	return nil
+}
+
+func (b *sockets) listenFleet(s *Fencepost, cfg *config.Config) error {
 	if cfg.Fleet == nil {
 		return nil
 	}
@@ -98,30 +103,24 @@ func (s *Fencepost) bindOthers(cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("fleet: %w", err)
 	}
-	if s.sockets.fleet, s.sockets.gossip, err = c.Bound(); err != nil {
+	if b.fleet, b.gossip, err = c.Bound(); err != nil {
 		return fmt.Errorf("fleet.bind %s: %w", cfg.Fleet.Bind, err)
 	}
 	return nil
 }
 
-// closeSockets ends HTTP and closes what is still open.
-func (s *Fencepost) closeSockets() error {
-	s.sockets.close()
-	if s.http == nil {
-		return nil
+// close ends HTTP and closes what nobody has taken.
+func (b *sockets) close() (err error) {
+	if b.http != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		err = b.http.Stop(ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	return s.http.Stop(ctx)
-}
-
-// close closes what nobody has taken.
-func (b *sockets) close() {
 	if b.gossip != nil {
 		_ = b.gossip.Close()
 	}
 	if b.released {
-		return
+		return err
 	}
 	for _, l := range b.tcp {
 		_ = l.Close()
@@ -130,6 +129,7 @@ func (b *sockets) close() {
 		_ = b.unix.Close()
 	}
 	b.removeFile()
+	return err
 }
 
 // removeFile removes the Unix socket's file, if it is still this process's.

@@ -47,7 +47,6 @@ type Fencepost struct {
 	group   *eventloop.Group
 	root    *actor.PID
 	tree    *tree
-	http    *admin.Server // nil: none
 	sockets *sockets
 	budgets *lane.Budgets
 
@@ -55,8 +54,9 @@ type Fencepost struct {
 	settings atomic.Pointer[frontend.Settings]
 	clients  atomic.Int64
 	cancels  atomic.Int64 // CancelRequests on their way to servers
-	draining atomic.Bool  // ordered to end
-	closed   atomic.Bool  // new clients are refused, because the process is about to end
+	files    atomic.Pointer[descriptors]
+	draining atomic.Bool // ordered to end
+	closed   atomic.Bool // new clients are refused, because the process is about to end
 	ids      atomic.Uint64
 
 	reloading sync.Mutex // one reload at a time; guards shards
@@ -97,12 +97,13 @@ func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Par
 		// costs no CPU and keeps the process small.
 		debug.SetGCPercent(50)
 	}
-	if err := s.bind(cfg); err != nil {
+	var err error
+	if s.sockets, err = bind(s, cfg); err != nil {
 		return nil, err
 	}
 	g, err := eventloop.NewGroup(eventloop.Options{Kind: eventloop.Kind(cfg.Fencepost.EventLoop), Loops: cfg.Fencepost.EventLoops, Panicked: s.panicked, Escalated: s.panicked})
 	if err != nil {
-		return nil, errors.Join(err, s.closeSockets())
+		return nil, errors.Join(err, s.sockets.close())
 	}
 	s.group = g
 	s.watch = standstill.Start(s.watching())
@@ -110,7 +111,7 @@ func StartWith(cfg *config.Config, version string, log zerolog.Logger, parts Par
 	s.deadSubs.subscribe(s.system, log)
 	s.config.Store(cfg)
 	s.settings.Store(s.snapshot(cfg))
-	s.warnOfSettings(cfg)
+	warnOf(s.log, cfg, s.files.Load())
 	defer s.warnOfSlowStart().Stop()
 	if err := s.spawn(cfg); err != nil {
 		s.end()
@@ -140,8 +141,8 @@ func (s *Fencepost) spawn(cfg *config.Config) error {
 		return err
 	}
 	s.ensurePools(cfg)
-	if s.http != nil {
-		s.http.Serve()
+	if s.sockets.http != nil {
+		s.sockets.http.Serve()
 	}
 	return nil
 }
@@ -242,7 +243,7 @@ func (s *Fencepost) end() {
 		s.leaveFleet()
 		s.stopActor(s.root)
 	}
-	s.stopErr = s.closeSockets()
+	s.stopErr = s.sockets.close()
 	s.group.Stop()
 	s.watch.Stop()
 	s.log.Info().Msg("stopped")

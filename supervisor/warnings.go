@@ -1,10 +1,15 @@
 package supervisor
 
-import "fencepost/config"
+import (
+	"github.com/rs/zerolog"
 
-// warnOfSettings logs what the settings allow and hardly anybody wants.
-func (s *Fencepost) warnOfSettings(cfg *config.Config) {
+	"fencepost/config"
+)
+
+// warnOf logs what the settings allow and hardly anybody wants, and what this process cannot have of it.
+func warnOf(log zerolog.Logger, cfg *config.Config, files *descriptors) {
 	for _, w := range cfg.Warnings() {
-		s.log.Warn().Str("setting", w.Key).Str("value", w.Value).Int("line", w.Line).Str("rule", w.Rule).Msg("settings: warning")
+		log.Warn().Str("setting", w.Key).Str("value", w.Value).Int("line", w.Line).Str("rule", w.Rule).Msg("settings: warning")
 	}
+	files.warn(log)
 }

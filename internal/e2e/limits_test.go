@@ -220,31 +220,63 @@ func TestDrain(t *testing.T) {
 	l.eventually(0, "true")
 }
 
-// A process that has no descriptors left stops accepting, without spinning, and goes on when there are some.
+// A process that may not open the files that its settings need says so at its start. Clients it cannot serve are told at once, whether
+// they say something or not; those it serves are served on, also by server connections that are opened then.
 func TestDescriptorsExhausted(t *testing.T) {
 	t.Parallel()
 	n, db := newDatabase(t, "18")
-	l := &lab{t: t, node: n, db: db, pooler: startPooler(t, settings{host: n.Addr(), dbname: db, files: 60, lines: []string{"default_pool_size = 2"}})}
-	l.pooler.Tolerate("cannot accept")
+	l := &lab{t: t, node: n, db: db, pooler: startPooler(t, settings{host: n.Addr(), dbname: db, files: 60, lines: []string{"default_pool_size = 2", `log_level = "info"`}})}
+	if err := poll(patience, func() (bool, error) {
+		return len(l.pooler.Lines(time.Time{}, `"warn"`, "limit of open files", `"limit":60`, `"needed":`, `"max_client_conn":1000`)) == 1, nil
+	}); err != nil {
+		t.Errorf("no warning at the start: %v", err)
+	}
 	mustQuick(t, l, 2)
 	stays := mustLogin(t, l.transaction())
-	var silent []*raw
-	for range 120 {
-		silent = append(silent, mustDial(t, l.pooler.addr))
+	const refused = "E[53300] EOF"
+	var others []*raw
+	packet := startupPacket(version30, "user", anyUser, "database", "session")
+	for got := ""; got != refused; {
+		c := mustDial(t, l.pooler.addr)
+		if err := c.write(packet); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if got, err = c.answers(1); err != nil || len(others) > 60 {
+			t.Fatalf("client %d: %s, %v", len(others), got, err)
+		}
+		others = append(others, c)
 	}
-	if err := poll(patience, func() (bool, error) { return strings.Contains(l.pooler.Log(), "cannot accept"), nil }); err != nil {
-		t.Fatalf("nothing in the log: %v", err)
+	if len(others) < 5 {
+		t.Errorf("%d clients were served", len(others))
+	}
+	began := time.Now()
+	for range 60 {
+		others = append(others, mustDial(t, l.pooler.addr))
+	}
+	got, err := others[len(others)-1].answers(1)
+	check(t, "one that says nothing", got, err, refused)
+	got, err = greet(l.pooler.addr, packet)
+	check(t, "one that logs in beside", got, err, refused)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the refusals took %s", took)
 	}
 	before := l.pooler.busy(t)
 	for range 10 {
 		<-time.After(100 * time.Millisecond)
-		if got, err := stays.query("SELECT 'served'"); err != nil || got != "served" {
-			t.Fatalf("a client that was there before: %s, %v", got, err)
+		for _, c := range []*raw{stays, others[0], others[1]} {
+			if got, err := c.query("SELECT 'served'"); err != nil || got != "served" {
+				t.Fatalf("a client that was there before: %s, %v", got, err)
+			}
 		}
 	}
 	if used := l.pooler.busy(t) - before; used > 200*time.Millisecond && !raceDetector {
 		t.Errorf("it used %s of processor time in a second", used)
 	}
+	if log := l.pooler.Log(); strings.Contains(log, "cannot accept") {
+		t.Error("it ran out of files")
+	}
+	silent := others
 	for _, c := range silent {
 		c.nc.Close()
 	}
