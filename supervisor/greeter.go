@@ -37,7 +37,9 @@ const errorFlush = 2 * time.Second
 const lastSilent = 16
 
 // spare is how many clients can be served beside those that are there.
-func (l *listener) spare() int { return l.s.files.Load().spare(int(l.s.clients.Load()), l.s.budgets.Used) }
+func (l *listener) spare() int {
+	return l.s.files.Load().spare(int(l.s.clients.Load()), l.s.budgets.Used)
+}
 
 // greet takes a new connection.
 func (l *listener) greet(s eventloop.Socket) {

@@ -19,9 +19,9 @@ import (
 // server and no other member has heard of. What connects meanwhile waits in the kernel's queue.
 type sockets struct {
 	tcp      []net.Listener
-	unix     net.Listener // nil: none
-	path     string       // of the Unix socket's file; "": it has none
-	inode    os.FileInfo  // of that file: a successor may have put its own there by the end
+	unix     net.Listener  // nil: none
+	path     string        // of the Unix socket's file; "": it has none
+	inode    os.FileInfo   // of that file: a successor may have put its own there by the end
 	http     *admin.Server // nil: none
 	fleet    cluster.Config
 	gossip   io.Closer // nil: no fleet
