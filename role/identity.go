@@ -21,11 +21,11 @@ import (
 // promotion it shows the old timeline until the first checkpoint has ended.
 const (
 	// IdentityQuery is for PostgreSQL 12 and newer.
-	IdentityQuery = identityHead + `(SELECT c.system_identifier FROM pg_catalog.pg_control_system() AS c)` + identityTail
+	IdentityQuery = identityHead + `(SELECT c.system_identifier FROM pg_catalog.pg_control_system() AS c)` + identityWAL + `, ` + controlTimeline + `)` + identityTail
 
 	// IdentityQueryNoControl is for a server where EXECUTE on pg_control_system() was revoked from PUBLIC (IdentityQuery
 	// fails there with 42501): the system identifier stays unknown.
-	IdentityQueryNoControl = identityHead + `NULL` + identityTail
+	IdentityQueryNoControl = identityHead + `NULL` + identityWAL + `)` + identityTail
 
 	// AuroraQuery is for Amazon Aurora, which has no WAL of its own to ask about: no identifier, no timeline, no
 	// comparable LSN. The writer is the server that says so of itself in aurora_replica_status() and is not in recovery.
@@ -55,9 +55,15 @@ const (
 	identityHead = `WITH self AS MATERIALIZED (SELECT pg_catalog.pg_is_in_recovery() AS in_recovery)` +
 		` SELECT 'postgres', self.in_recovery,` + readOnlyColumns + ` `
 
-	identityTail = `,` +
+	// The timeline that a server in recovery receives, which not everybody may see, or that of its control file, whichever is higher: the
+	// latter is at least the highest one on which the server was out of recovery since its data came from another server.
+	identityWAL = `,` +
 		` CASE WHEN NOT self.in_recovery THEN pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()) END,` +
-		` CASE WHEN self.in_recovery THEN (SELECT w.received_tli FROM pg_catalog.pg_stat_wal_receiver AS w) END,` +
+		` CASE WHEN self.in_recovery THEN greatest((SELECT w.received_tli FROM pg_catalog.pg_stat_wal_receiver AS w)`
+
+	controlTimeline = `nullif(greatest((pg_catalog.pg_control_checkpoint()).timeline_id, (pg_catalog.pg_control_recovery()).min_recovery_end_timeline), 0)`
+
+	identityTail = ` END,` +
 		` CASE WHEN self.in_recovery THEN wal.received ELSE pg_catalog.pg_current_wal_insert_lsn() END,` +
 		` CASE WHEN NOT self.in_recovery THEN 0` +
 		` WHEN wal.received > wal.replayed THEN (extract(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.pg_last_xact_replay_timestamp()) * 1000000)::bigint` +
@@ -118,6 +124,14 @@ type Identity struct {
 type Proof struct {
 	Identity
 	Asked, Answered time.Time
+	Dialled         time.Time // see Observation
+}
+
+// Observation makes one of the proof, for a host.
+func (p *Proof) Observation(h Host, source Source) Observation {
+	o := p.Identity.Observation(h, source, p.Asked, p.Answered)
+	o.Dialled = p.Dialled
+	return o
 }
 
 // ParseIdentity reads the row of an identity query, in text format, nil for NULL. A row that lacks what every server can

@@ -81,6 +81,9 @@ type Observation struct {
 	Source   Source
 	Observer string // who looked: the member's boot identifier
 	Seq      uint64 // grows with each observation of one observer
+	// Dialled is when the connection it was asked on was begun to be opened; zero: not known. Behind one address, connections of
+	// different ages may end at different servers.
+	Dialled  time.Time
 	Asked    time.Time
 	Answered time.Time
 }
@@ -88,6 +91,18 @@ type Observation struct {
 // SameServer reports whether two observations were of one and the same running server, under two addresses.
 func (o Observation) SameServer(p Observation) bool {
 	return !o.Started.IsZero() && o.Started.Equal(p.Started) && o.SystemID == p.SystemID
+}
+
+// Contradicts reports whether two observations under one address were of different servers that are not in the same role: in
+// recovery or not, on another timeline, of another cluster.
+func (o Observation) Contradicts(p Observation) bool {
+	switch {
+	case o.SystemID != 0 && p.SystemID != 0 && o.SystemID != p.SystemID:
+		return true
+	case o.Started.IsZero(), p.Started.IsZero(), o.Started.Equal(p.Started):
+		return false
+	}
+	return o.Verdict != p.Verdict || o.Verdict.OutOfRecovery() && o.Timeline != p.Timeline
 }
 
 // Lacks names what a writable answer must say to be checked against the shard's cluster and floor, and does not; "" if

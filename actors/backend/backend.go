@@ -123,7 +123,8 @@ type Backend struct {
 	proof     *Proof
 	fence     *fence // nil unless fencing
 	shadowed  bool
-	addr      net.Addr // where cancels go
+	addr      net.Addr  // where cancels go
+	dialledAt time.Time // when the login began
 	opened    time.Time
 	idleSince time.Time
 	lastCode  string // see LastCode
@@ -172,7 +173,7 @@ func (b *Backend) Receive(ctx actor.Context) {
 // dial logs in on a goroutine, which ends with the login, its failure, or when the actor stops.
 func (b *Backend) dial() {
 	ctx, stop := context.WithTimeout(context.Background(), b.target.Timeout)
-	b.stopDial = stop
+	b.stopDial, b.dialledAt = stop, time.Now()
 	go func() {
 		defer stop()
 		l, err := b.deps.Dialer.Dial(ctx, b.target)

@@ -94,6 +94,8 @@ func (b *Backend) fenceDone() {
 }
 
 func (b *Backend) setProof(p *Proof) {
-	b.proof = p
+	if b.proof = p; p != nil {
+		p.Dialled = b.dialledAt
+	}
 	b.shadowed = b.shadowed || p != nil && p.BackendPID != b.login.PID
 }

@@ -142,7 +142,7 @@ func (e *entry) opened() {
 	l, hp := e.hp.lane, e.hp
 	connected := &shard.Connected{Host: hp.host, Backend: e.b.ID, At: l.loop.Now()}
 	if p := e.b.Proof(); p != nil {
-		o := p.Observation(role.Host(hp.host), role.Fence, p.Asked, p.Answered)
+		o := p.Observation(role.Host(hp.host), role.Fence)
 		connected.Observation = &o
 	}
 	e.known()

@@ -76,7 +76,7 @@ func (l *Lane) fenced(m *backend.Fenced) {
 	l.stats.FenceTime.Observe(m.Answered.Sub(m.Asked))
 	p := e.b.Proof() // nil: something the server said behind the answer has made it void
 	if p != nil && e.hp.news(e.shard, p) {
-		l.reportTo(e.shard, &shard.Observed{Observation: p.Observation(role.Host(e.hp.host), role.Fence, m.Asked, m.Answered)})
+		l.reportTo(e.shard, &shard.Observed{Observation: p.Observation(role.Host(e.hp.host), role.Fence)})
 	}
 	// The view of this moment decides, not that of the question: sync has acted on it before this message was looked at.
 	answer := grant.ForThis

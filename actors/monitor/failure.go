@@ -25,6 +25,9 @@ type failure struct {
 // errSilent is the cause of a failure whose time was over.
 var errSilent = errors.New("no answer in time")
 
+// errOutrun is why a monitor gives up its connection although nothing is wrong with it.
+var errOutrun = errors.New("a newer connection leads to another server")
+
 // errSense is wrapped by what says that an answer was understood and made no sense.
 var errSense = errors.New("unexpected answer")
 

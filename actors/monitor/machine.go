@@ -56,10 +56,12 @@ type machine struct {
 type (
 	effect interface{ effect() }
 	dial   struct{}
+	hangUp struct{} // the connection is of no use any more
 	ask    struct{}
 )
 
 func (dial) effect()      {}
+func (hangUp) effect()    {}
 func (ask) effect()       {}
 func (*Observed) effect() {}
 func (*Late) effect()     {}
@@ -127,6 +129,15 @@ func (m *machine) setMode(now time.Time, mode Mode) []effect {
 	return m.tick(now)
 }
 
+// reconnect gives up a connection that was dialled before a time, and makes another one at once.
+func (m *machine) reconnect(now, before time.Time) []effect {
+	if m.phase != idle && m.phase != asking || !m.dialedAt.Before(before) {
+		return nil
+	}
+	effects := []effect{hangUp{}, &Lost{Host: m.host, Kind: Local, Expected: true, At: now, Err: errOutrun}}
+	return append(m.enter(effects, Connecting, nil), m.dial(now)...)
+}
+
 func (m *machine) dial(now time.Time) []effect {
 	m.phase, m.dialedAt = dialing, now
 	return []effect{dial{}}
@@ -160,6 +171,7 @@ func (m *machine) refused(now time.Time, f *failure) []effect {
 func (m *machine) answered(now time.Time, id role.Identity) []effect {
 	m.good = true
 	o := &Observed{id.Observation(m.host, role.Probe, m.askedAt, now)}
+	o.Dialled = m.dialedAt
 	return m.goOn(now, m.enter([]effect{o}, Up, nil))
 }
 

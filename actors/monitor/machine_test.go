@@ -22,11 +22,12 @@ func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var m machine
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			var at, interval, backoff int
+			var at, interval, backoff, before int
 			var kind, code string
 			d.MaybeScanArgs(t, "at", &at)
 			d.MaybeScanArgs(t, "interval", &interval)
 			d.MaybeScanArgs(t, "backoff", &backoff)
+			d.MaybeScanArgs(t, "before", &before)
 			d.MaybeScanArgs(t, "kind", &kind)
 			d.MaybeScanArgs(t, "code", &code)
 			now := scriptStart.Add(time.Duration(at) * time.Millisecond)
@@ -41,6 +42,8 @@ func TestScripts(t *testing.T) {
 				effects = m.tick(now)
 			case "probe-now":
 				effects = m.probeNow(now)
+			case "reconnect":
+				effects = m.reconnect(now, scriptStart.Add(time.Duration(before)*time.Millisecond))
 			case "mode":
 				effects = m.setMode(now, Mode{Interval: time.Duration(interval) * time.Millisecond, Backoff: time.Duration(backoff) * time.Millisecond})
 			case "connected":
@@ -83,6 +86,8 @@ func show(m *machine, effects []effect) string {
 		switch e := e.(type) {
 		case dial:
 			fmt.Fprintln(&b, "dial")
+		case hangUp:
+			fmt.Fprintln(&b, "hang up")
 		case ask:
 			fmt.Fprintln(&b, "ask")
 		case *Observed:
@@ -136,6 +141,8 @@ func (w *watcherModel) take(now time.Time, effects []effect) string {
 				}
 				w.lastDial = now
 			}
+		case hangUp:
+			w.job = false // of the connection that is given up
 		case *Refused:
 			if e.AfterLoss != w.lost {
 				return fmt.Sprintf("AfterLoss is %v", e.AfterLoss)
@@ -206,6 +213,8 @@ func history(r *rand.Rand) string {
 			effects = m.probeNow(now)
 		case k == 1:
 			effects = m.setMode(now, Mode{Interval: time.Duration(r.IntN(1000)) * time.Millisecond, Backoff: time.Duration(r.IntN(500)) * time.Millisecond})
+		case k == 2:
+			effects = m.reconnect(now, now.Add(-time.Duration(r.IntN(2000))*time.Millisecond))
 		case was == dialing && k < 6:
 			w.job = false
 			if effects = m.connected(now); r.IntN(2) == 0 {

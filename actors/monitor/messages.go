@@ -17,6 +17,9 @@ type (
 		Interval time.Duration // from asking to asking; below 1 ms: as 1 ms
 		Backoff  time.Duration // the longest wait between attempts to connect; below 1 ms: as 1 ms
 	}
+	// Reconnect has a monitor whose connection was dialled before Before give it up and connect anew, at once: a newer connection
+	// to the same address leads to another server.
+	Reconnect struct{ Before time.Time }
 	// Close ends the monitor: it closes its connection and stops. Its parent gets Terminated.
 	Close struct{}
 )

@@ -87,6 +87,8 @@ func (m *monitor) Receive(ctx actor.Context) {
 	case *Mode:
 		m.cfg.Mode = *msg
 		m.execute(ctx, now, m.machine.setMode(now, *msg))
+	case *Reconnect:
+		m.execute(ctx, now, m.machine.reconnect(now, msg.Before))
 	case *Close:
 		ctx.Stop(ctx.Self())
 	case tick:
@@ -112,12 +114,16 @@ func (m *monitor) Receive(ctx actor.Context) {
 }
 
 func (m *monitor) started(ctx actor.Context, now time.Time) {
-	root, self := ctx.ActorSystem().Root, ctx.Self()
-	m.worker = startWorker(m.cfg, func(r any) { root.Send(self, r) })
+	m.startWorker(ctx)
 	m.journal = journal{log: m.cfg.Log.With().Str("host", string(m.cfg.Host)).Logger()}
 	m.machine = machine{host: m.cfg.Host, late: m.cfg.Late}
 	m.machine.setMode(now, m.cfg.Mode)
 	m.execute(ctx, now, m.machine.start(now))
+}
+
+func (m *monitor) startWorker(ctx actor.Context) {
+	root, self := ctx.ActorSystem().Root, ctx.Self()
+	m.worker = startWorker(m.cfg, func(r any) { root.Send(self, r) })
 }
 
 func (m *monitor) dialed(ctx actor.Context, now time.Time, msg dialed) {
@@ -172,6 +178,10 @@ func (m *monitor) execute(ctx actor.Context, now time.Time, effects []effect) {
 			if m.cfg.Names != nil {
 				ctx.Send(m.cfg.Names, &Refresh{Name: m.cfg.Name})
 			}
+		case hangUp: // the worker may be in the middle of a probe; what it still reports is not its successor's
+			m.worker.end()
+			m.endListening()
+			m.startWorker(ctx)
 		case ask:
 			m.probe()
 		default:

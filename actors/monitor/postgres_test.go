@@ -3,6 +3,8 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -60,7 +62,7 @@ func TestRolesAndPromotion(t *testing.T) {
 			s := watch(t, config(second))
 			defer s.stop()
 			o = find[*Observed](t, s, "observation", nil)
-			if o.Verdict != role.InRecovery || fmt.Sprint(o.SystemID) != id || o.Timeline != 0 || o.LSN == 0 || !o.LagKnown || o.Lag != 0 {
+			if o.Verdict != role.InRecovery || fmt.Sprint(o.SystemID) != id || o.Timeline != 1 || o.LSN == 0 || !o.LagKnown || o.Lag != 0 {
 				t.Errorf("standby: %+v", o)
 			}
 			privileged := config(second)
@@ -81,7 +83,7 @@ func TestRolesAndPromotion(t *testing.T) {
 				t.Errorf("the promotion was seen %v after the server took writes", late)
 			}
 			find(t, m, "observation of the promotion", func(o *Observed) bool {
-				if o.Verdict == role.InRecovery && o.Timeline != 1 && o.Timeline != 0 || o.Verdict == role.Writable && o.Timeline != 2 {
+				if o.Verdict == role.InRecovery && o.Timeline != 1 && o.Timeline != 2 || o.Verdict == role.Writable && o.Timeline != 2 {
 					t.Errorf("during the promotion: %+v", o)
 				}
 				return o.Verdict == role.Writable && o.Asked.After(promoted)
@@ -92,6 +94,14 @@ func TestRolesAndPromotion(t *testing.T) {
 						t.Errorf("then: %+v", m)
 					}
 				}
+			}
+
+			// A standby that was out of recovery says so by its timeline, also if it crashed and receives nothing.
+			must(t, second.Kill())
+			must(t, os.WriteFile(filepath.Join(second.DataDir, "standby.signal"), nil, 0o600))
+			must(t, second.Start(ctx))
+			if o = find(t, s, "observation as a standby again", verdict(role.InRecovery)); o.Timeline != 2 {
+				t.Errorf("a standby that was promoted: %+v", o)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -54,6 +55,9 @@ func (a *decider) electionEffect(now, at time.Time, e election.Effect) {
 		a.logTransition(now, zerolog.WarnLevel, "foreign", e.Host, foreignText(e))
 	case election.Disagreement:
 		a.logTransition(now, zerolog.WarnLevel, "disagreement", "", "the hosts belong to different clusters: "+e.Which)
+	case election.Outrun:
+		a.logTransition(now, zerolog.WarnLevel, "outrun", e.Host, fmt.Sprintf("a newer connection to this address leads to another server (%s, timeline %d) than its monitor's: the monitor connects anew", e.Newer.Verdict, e.Newer.Timeline))
+		a.monitors.reconnect(a.ctx, e.Host, e.Newer.Dialled)
 	case election.ProbeNow:
 		a.monitors.probe(a.ctx, e.Host)
 	case election.ClaimRefused, election.Stale:

@@ -140,6 +140,8 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 			a.monitors.probeAfterLoss(a.ctx, e.Host, a.election.View().Elected)
 		case evidence.Probe:
 			a.monitors.probe(a.ctx, e.Host)
+		case evidence.Reconnect:
+			a.monitors.reconnect(a.ctx, e.Host, e.Since)
 		case evidence.TakeOver:
 			a.elect(now, now, election.TakeOver{Generation: e.Generation})
 		case evidence.Forget:

@@ -62,6 +62,13 @@ func (m *monitors) probeAll(ctx actor.Context) {
 	}
 }
 
+// reconnect has the host's monitor connect anew if its connection was dialled before a time.
+func (m *monitors) reconnect(ctx actor.Context, h role.Host, before time.Time) {
+	if w := m.hosts[h]; w != nil && w.pid != nil {
+		ctx.Send(w.pid, &monitor.Reconnect{Before: before})
+	}
+}
+
 // probeAfterLoss asks the monitor of a host that something happened to, and all of them if it is the elected one: a host
 // that takes over is then found sooner.
 func (m *monitors) probeAfterLoss(ctx actor.Context, h, elected role.Host) {

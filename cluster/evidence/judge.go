@@ -33,6 +33,7 @@ type host struct {
 	observed        bool
 	asked           time.Time // the last look at it that was answered with sense
 	doubted, probed time.Time
+	outrun          time.Time // when its monitor was to connect anew last
 }
 
 // claim is a claim that was kept; adopted ones make the floor.
@@ -170,11 +171,18 @@ func (j *Judge) ownObserved(o role.Observation) {
 	}
 	j.claims = slices.DeleteFunc(j.claims, func(c *claim) bool {
 		r := c.record
-		contradicted := c.adopted && r.Host == a && r.Floor.Timeline > o.Timeline && o.Asked.After(c.arrived)
-		if contradicted {
+		if !c.adopted || r.Host != a || r.Floor.Timeline <= o.Timeline {
+			return false
+		}
+		// An older connection may end at another server behind the same address: at the old primary, above all.
+		contradicted := o.Dialled.After(c.arrived)
+		switch {
+		case contradicted:
 			j.mute(r.Observer, a)
 			j.refuted = append(j.refuted[max(0, len(j.refuted)-MaxClaims+1):], r)
 			j.refuse(c, fmt.Sprintf("%s is %s on timeline %d, not %d", h.name, o.Verdict, o.Timeline, r.Floor.Timeline))
+		case o.Asked.After(c.arrived):
+			j.reconnect(h, c)
 		}
 		return contradicted
 	})
@@ -255,6 +263,14 @@ func (j *Judge) doubt(h *host, why string) {
 	if h.doubted.IsZero() || j.now.Sub(h.doubted) >= Pace {
 		h.doubted = j.now
 		j.emit(Doubt{h.name, why})
+	}
+}
+
+// reconnect asks for a connection to a host that is newer than a claim about it.
+func (j *Judge) reconnect(h *host, c *claim) {
+	if h.outrun.IsZero() || j.now.Sub(h.outrun) >= Pace {
+		h.outrun = j.now
+		j.emit(Reconnect{h.name, c.arrived, fmt.Sprintf("member %s saw it on timeline %d", c.member, c.record.Floor.Timeline)})
 	}
 }
 

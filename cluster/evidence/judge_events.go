@@ -92,6 +92,13 @@ type (
 		Host role.Host
 		Why  string
 	}
+	// Reconnect asks for a connection to the host that is dialled after Since: what was seen on an older one does not refute a
+	// claim, because it may end at another server behind the same address.
+	Reconnect struct {
+		Host  role.Host
+		Since time.Time
+		Why   string
+	}
 	// TakeOver brings the shard to a later generation. Identifier and floor stay.
 	TakeOver struct{ Generation uint64 }
 	// Forget begins a generation: what was seen before At is void.
@@ -108,19 +115,21 @@ type (
 	}
 )
 
-func (Floor) effect()    {}
-func (Doubt) effect()    {}
-func (Probe) effect()    {}
-func (TakeOver) effect() {}
-func (Forget) effect()   {}
-func (Refused) effect()  {}
+func (Floor) effect()     {}
+func (Doubt) effect()     {}
+func (Probe) effect()     {}
+func (Reconnect) effect() {}
+func (TakeOver) effect()  {}
+func (Forget) effect()    {}
+func (Refused) effect()   {}
 
-func (e Floor) String() string    { return fmt.Sprintf("floor %s on %s: %s", e.Host, e.Floor, e.Why) }
-func (e Doubt) String() string    { return fmt.Sprintf("doubt %s: %s", e.Host, e.Why) }
-func (e Probe) String() string    { return fmt.Sprintf("probe %s: %s", e.Host, e.Why) }
-func (e TakeOver) String() string { return fmt.Sprintf("take over generation %d", e.Generation) }
-func (e Forget) String() string   { return fmt.Sprintf("forget: generation %d", e.Generation) }
-func (e Refused) String() string  { return fmt.Sprintf("refused %s of %s: %s", e.Host, e.Member, e.Why) }
+func (e Floor) String() string     { return fmt.Sprintf("floor %s on %s: %s", e.Host, e.Floor, e.Why) }
+func (e Doubt) String() string     { return fmt.Sprintf("doubt %s: %s", e.Host, e.Why) }
+func (e Probe) String() string     { return fmt.Sprintf("probe %s: %s", e.Host, e.Why) }
+func (e Reconnect) String() string { return fmt.Sprintf("reconnect %s: %s", e.Host, e.Why) }
+func (e TakeOver) String() string  { return fmt.Sprintf("take over generation %d", e.Generation) }
+func (e Forget) String() string    { return fmt.Sprintf("forget: generation %d", e.Generation) }
+func (e Refused) String() string   { return fmt.Sprintf("refused %s of %s: %s", e.Host, e.Member, e.Why) }
 
 // Bounds of a Judge.
 const (

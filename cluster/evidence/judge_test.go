@@ -41,7 +41,7 @@ func number(t *testing.T, s string) uint64 {
 	return n
 }
 
-// parse reads an event: "hosts a b [but c]", "decided a|nobody SYSTEM/GENERATION/TIMELINE", "look a VERDICT TIMELINE [id=N] [asked=-1s]",
+// parse reads an event: "hosts a b [but c]", "decided a|nobody SYSTEM/GENERATION/TIMELINE", "look a VERDICT TIMELINE [id=N] [asked=-1s] [dialled=-1s]",
 // "told M a VERDICT TIMELINE [...]", "claim M a SYSTEM/GENERATION/TIMELINE [AGO]", "kept" like that, "generation N", "order N AGO".
 func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *FloorClaim) Event {
 	f := strings.Fields(line)
@@ -50,7 +50,7 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *
 		return role.Floor{SystemID: number(t, p[0]), Generation: number(t, p[1]), Timeline: uint32(number(t, p[2]))}
 	}
 	observation := func(f []string) role.Observation {
-		o := role.Observation{Host: hostOf(f[0]), SystemID: 7, Timeline: uint32(number(t, f[2])), Asked: now}
+		o := role.Observation{Host: hostOf(f[0]), SystemID: 7, Timeline: uint32(number(t, f[2])), Asked: now, Dialled: now}
 		o.Verdict = map[string]role.Verdict{"unknown": 0, "writable": 1, "read-only": 2, "standby": 3}[f[1]]
 		for _, opt := range f[3:] {
 			k, v, _ := strings.Cut(opt, "=")
@@ -60,6 +60,9 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *
 			case "asked":
 				d, _ := time.ParseDuration(v)
 				o.Asked = now.Add(d)
+			case "dialled":
+				d, _ := time.ParseDuration(v)
+				o.Dialled = now.Add(d)
 			case "aurora":
 				o.NoTimelines, o.SystemID = true, 0
 			}
@@ -226,7 +229,7 @@ func TestJudgeIsBounded(t *testing.T) {
 	for observer := range 2 * MaxClaims {
 		claims(observer, hostOf("a"))
 		now = now.Add(time.Millisecond)
-		j.Step(now, OwnObserved{role.Observation{Host: hostOf("a"), Verdict: role.Writable, SystemID: 7, Timeline: 1, Asked: now}})
+		j.Step(now, OwnObserved{role.Observation{Host: hostOf("a"), Verdict: role.Writable, SystemID: 7, Timeline: 1, Asked: now, Dialled: now}})
 	}
 	if len(j.muted) != MaxClaims {
 		t.Errorf("%d mutes are kept", len(j.muted))

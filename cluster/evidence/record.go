@@ -12,7 +12,8 @@
 //
 //	a claim    --names a host and the identifier of the shard--> adopted: raises the floor
 //	           --identifier or host not known yet, or of a later generation--> kept
-//	adopted    --that very host, asked after the claim arrived, contradicts--> refuted: dropped for good, its observer not believed about that host for a while
+//	adopted    --that very host, asked on a connection dialled after the claim arrived, contradicts--> refuted: dropped for good, its observer not believed about that host for a while
+//	           --it contradicts on an older connection--> its monitor connects anew
 //	           --FORGET given after it was seen--> dropped
 //	           --another identifier--> kept
 //	generation --a later one than the shard's--> taken over; the floor stays

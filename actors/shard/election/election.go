@@ -13,6 +13,9 @@
 // that is elected anew must be proven, or in doubt by no more than lateness or a hint; who is elected stays through any
 // doubt. Doubt takes nothing away, but every write grant then needs a fence, and each fence is evidence.
 //
+// Connections to one address may end at different servers. The newest one is believed: an answer on an older one that shows
+// another server, in another role, is no evidence.
+//
 // The identifier is what all hosts that answer agree on. While they disagree nobody is elected.
 //
 // Whatever is not known counts against a host: no identifier, no timeline, an answer with impossible times, two writers
@@ -121,6 +124,7 @@ type host struct {
 	named    role.Observation   // its last answer with an identifier; Asked zero: none
 	foreign  bool               // its last answer was another cluster's
 	outs     []role.Observation // the last ones out of recovery on the highest timeline, of each cluster
+	flows    flows
 }
 
 // out is when the host was last seen out of recovery on the highest timeline of a cluster; Asked zero: never.

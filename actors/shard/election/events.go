@@ -178,6 +178,12 @@ type (
 		Host role.Host
 		Why  string
 	}
+	// Outrun says that the host's monitor has an older connection, which ends at another server than the one on which Newer was
+	// seen. The monitor is to connect anew.
+	Outrun struct {
+		Host  role.Host
+		Newer role.Observation
+	}
 	// ProbeNow asks for a probe of the host as soon as its connection is free.
 	ProbeNow struct{ Host role.Host }
 	// Stale says that an event was dropped because it belongs to a time, a host or a generation that is over.
@@ -198,6 +204,7 @@ func (ConflictOver) effect() {}
 func (Foreign) effect()      {}
 func (Disagreement) effect() {}
 func (ClaimRefused) effect() {}
+func (Outrun) effect()       {}
 func (ProbeNow) effect()     {}
 func (Stale) effect()        {}
 func (Bug) effect()          {}
@@ -220,9 +227,12 @@ func (e Foreign) String() string {
 }
 func (e Disagreement) String() string { return "disagreement: " + e.Which }
 func (e ClaimRefused) String() string { return fmt.Sprintf("claim refused %s: %s", e.Host, e.Why) }
-func (e ProbeNow) String() string     { return fmt.Sprintf("probe now %s", e.Host) }
-func (e Stale) String() string        { return fmt.Sprintf("stale %s: %s", e.Host, e.Why) }
-func (e Bug) String() string          { return "bug: " + e.What }
+func (e Outrun) String() string {
+	return fmt.Sprintf("outrun %s: a newer connection shows %s", e.Host, e.Newer)
+}
+func (e ProbeNow) String() string { return fmt.Sprintf("probe now %s", e.Host) }
+func (e Stale) String() string    { return fmt.Sprintf("stale %s: %s", e.Host, e.Why) }
+func (e Bug) String() string      { return "bug: " + e.What }
 
 func (e Conflict) same(hosts []role.Host, timeline uint32, elected role.Host) bool {
 	return slices.Equal(e.Hosts, hosts) && e.Timeline == timeline && e.Elected == elected

@@ -28,6 +28,18 @@ func (m *Machine) observed(o role.Observation) {
 			return
 		}
 		h.answered = true
+		believed, newer := h.flows.believes(o)
+		if !newer.Dialled.IsZero() {
+			m.emit(Outrun{h.Host, newer})
+		}
+		if !believed { // but some server of the shard was seen on that timeline
+			h.rec.Hear(m.at(o.Answered))
+			if o.Verdict.OutOfRecovery() && o.SystemID != 0 {
+				h.keepOut(o)
+			}
+			m.emit(Stale{h.Host, "observation on an older connection than one that shows another server"})
+			return
+		}
 		if o.SystemID != 0 && !o.Asked.Before(h.named.Asked) {
 			h.named = o
 		}
@@ -170,7 +182,7 @@ func (m *Machine) restart(floor role.Floor, why string) {
 	m.last = ""
 	for _, h := range m.hosts {
 		heard := h.rec.Heard()
-		*h = host{HostConfig: h.HostConfig, gone: h.gone}
+		*h = host{HostConfig: h.HostConfig, gone: h.gone, flows: h.flows} // whatever is forgotten, connections are as old as they are
 		h.rec.Hear(heard)
 		if h.Role != Any {
 			m.wait(h)

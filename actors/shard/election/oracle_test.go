@@ -35,6 +35,7 @@ type facts struct {
 	heard    time.Time
 	gone     bool
 	answered bool
+	dialled  []role.Observation // on connections of which that is known
 }
 
 func newOracle(now time.Time, cfg Config, list []HostConfig) *oracle {
@@ -85,7 +86,7 @@ func (o *oracle) wait(c HostConfig) {
 func (o *oracle) forget() {
 	o.forgotten, o.forgot, o.waitUntil = o.now, true, o.now
 	for _, c := range o.list {
-		o.facts[c.Host] = &facts{gone: o.facts[c.Host].gone, heard: o.facts[c.Host].heard}
+		o.facts[c.Host] = &facts{gone: o.facts[c.Host].gone, heard: o.facts[c.Host].heard, dialled: o.facts[c.Host].dialled}
 		o.wait(c)
 	}
 }
@@ -201,6 +202,12 @@ func (o *oracle) observed(f *facts, ob role.Observation) {
 	ob.Answered = known
 	f.answered = true
 	f.hear(known)
+	if f.outrun(ob) {
+		if ob.Verdict.OutOfRecovery() {
+			f.out = append(f.out, ob)
+		}
+		return
+	}
 	if ob.SystemID != 0 {
 		f.foreign = append(f.foreign, ob)
 	}
@@ -219,6 +226,21 @@ func (o *oracle) observed(f *facts, ob role.Observation) {
 	if ob.Verdict.OutOfRecovery() {
 		f.out = append(f.out, ob)
 	}
+}
+
+// outrun reports whether the newest connection shows another server, in another role; it notes the observation.
+func (f *facts) outrun(ob role.Observation) bool {
+	if ob.Dialled.IsZero() || ob.Verdict == role.Unknown {
+		return false
+	}
+	var newest role.Observation
+	for _, d := range f.dialled {
+		if d.Dialled.After(newest.Dialled) || d.Dialled.Equal(newest.Dialled) && !d.Asked.Before(newest.Asked) {
+			newest = d
+		}
+	}
+	f.dialled = append(f.dialled, ob)
+	return newest.Dialled.After(ob.Dialled) && ob.Contradicts(newest)
 }
 
 // latest positive answer of the right cluster.

@@ -131,6 +131,9 @@ func (w *cluster) look(h role.Host) {
 		wait = time.Duration(w.rand.IntN(5000)) * time.Millisecond
 	}
 	o.Answered = w.now.Add(wait)
+	if w.one(6) { // on a connection that may be older than others
+		o.Dialled = w.now.Add(-time.Duration(w.rand.IntN(3000)) * time.Millisecond)
+	}
 	if w.one(20) {
 		o.SystemID, o.Timeline = 0, 0 // a login, or a look without rights
 		o.Source = role.Source(w.rand.IntN(4))

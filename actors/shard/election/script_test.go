@@ -18,7 +18,7 @@ import (
 //	new hosts=(a,b,c:replica,d:any) ttl=3s unhealthy=10s first-wait=1s two-writers=refuse id=7 floor=7/0/2
 //	run                          one event a line, answered by the effects it had, one a line:
 //	  +100ms                     time passes (no event)
-//	  HOST writable TIMELINE | readonly TIMELINE | standby | senseless | aurora   [id=7] [asked=50ms ago] [fence|login|gossip] [started=N]
+//	  HOST writable TIMELINE | readonly TIMELINE | standby | senseless | aurora   [id=7] [asked=50ms ago] [on=N] [fence|login|gossip] [started=N]
 //	  late HOST   lost HOST   closed HOST   refused HOST [after-loss] [CODE]   failed HOST   heard HOST   hint HOST
 //	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION [ordered=AGO]]   takeover GENERATION   stood still D   kept AGO   claim HOST [TIMELINE [system=N] [generation=N]]   configure key=value...   tick
 //	  restart [answers-kept]     the machine is made anew from its last view, and what the hosts said of their cluster
@@ -292,6 +292,8 @@ func (s *script) observation(t *testing.T, f []string) Event {
 				t.Fatal(err)
 			}
 			o.Asked = s.now.Add(-d)
+		case "on": // the connection that was dialled as the N-th
+			o.Dialled = s.base.Add(time.Duration(number(t, value)))
 		default:
 			o.Timeline = uint32(number(t, w))
 		}

@@ -75,6 +75,14 @@ func (n *Ports) Server(name, target string) (addr string, err error) {
 	return ln.Addr().String(), nil
 }
 
+// Lead puts another server behind a server's port, as a service does whose address stays the same. Connections that are open stay
+// where they are.
+func (n *Ports) Lead(name, target string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ports[name].target = target
+}
+
 // Member implements [Network].
 func (n *Ports) Member(name, target string) (addr string, err error) {
 	for range 20 { // a port that is free for TCP may not be for UDP
@@ -116,7 +124,10 @@ func (n *Ports) carry(client net.Conn, p *port) {
 	case cut && p.udp != nil: // or a fleet would be whole sooner than on a real network
 		return
 	}
-	n.join(client, p.target, n.delayOf(p.name), func() bool { return n.passes(from, p.name) }, func() bool { return n.passes(p.name, from) })
+	n.mu.Lock()
+	target := p.target
+	n.mu.Unlock()
+	n.join(client, target, n.delayOf(p.name), func() bool { return n.passes(from, p.name) }, func() bool { return n.passes(p.name, from) })
 }
 
 // Cut implements [Network].
