@@ -47,7 +47,7 @@ func TestMemberThatChangesItsMind(t *testing.T) {
 		at := node{"x@0", memAddr(9)}
 		before := meta{Boot: evidence.Boot{1, 1}, Member: "x", Version: "1"}
 		p.send(&nodeSeen{at, before.encode()})
-		r, _ := evidence.NewObserved(evidence.ShardOf("main"), before.Boot, 1, role.Observation{Host: "10.0.0.1:5432", Verdict: role.Writable, Asked: time.Now()})
+		r, _ := evidence.NewObserved(evidence.ShardOf("main"), before.Boot, 1, role.Observation{Host: "10.0.0.1:5432", Verdict: role.Writable, Asked: time.Now()}, 0)
 		p.send(&received{evidence.Append(append([]byte{evidenceMessage}, evidence.Header()...), time.Now(), r), time.Now()})
 		after := before
 		after.Boot = evidence.Boot{1, 2}

@@ -30,6 +30,7 @@ type (
 	Publish struct {
 		Shard       string
 		Observation role.Observation
+		Seat        uint64 // of the host, if it is the shard's primary here: see evidence.Seat
 	}
 	// PublishFloorClaim tells the others that this process itself, or the one before it, saw a host out of recovery on a timeline;
 	// never what it has from others, or no lie would ever end. At is when the host was asked.

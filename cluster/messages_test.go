@@ -281,7 +281,7 @@ func TestGarbageAndFloods(t *testing.T) {
 				synctest.Wait()
 			}
 			r, _ := evidence.NewObserved(evidence.ShardOf("main"), b, uint64(i+1), role.Observation{
-				Host: role.Host(fmt.Sprintf("10.%d.%d.%d:5432", i>>16, i>>8&255, i&255)), Verdict: role.Writable, Asked: time.Now()})
+				Host: role.Host(fmt.Sprintf("10.%d.%d.%d:5432", i>>16, i>>8&255, i&255)), Verdict: role.Writable, Asked: time.Now()}, 0)
 			proxies[1].send(&received{evidence.Append(append([]byte{evidenceMessage}, evidence.Header()...), time.Now(), r), time.Now()})
 		}
 		time.Sleep(time.Second)
@@ -424,7 +424,7 @@ func TestForgetAndLies(t *testing.T) {
 		}
 		proxies[0].saw("10.0.0.1:5432", role.InRecovery, 2)
 		time.Sleep(time.Second)
-		lie, _ := evidence.NewObserved(evidence.ShardOf("main"), proxies[0].cfg.Boot, 1000, role.Observation{Host: "10.0.0.1:5432", Verdict: role.Writable, Timeline: 99, Asked: time.Now()})
+		lie, _ := evidence.NewObserved(evidence.ShardOf("main"), proxies[0].cfg.Boot, 1000, role.Observation{Host: "10.0.0.1:5432", Verdict: role.Writable, Timeline: 99, Asked: time.Now()}, 0)
 		proxies[2].send(&received{evidence.Append(append([]byte{evidenceMessage}, evidence.Header()...), time.Now(), lie), time.Now()})
 		time.Sleep(2 * time.Second)
 		for _, p := range proxies {

@@ -154,7 +154,7 @@ func TestGossipFitsIntoPackets(t *testing.T) {
 	s.members.Store(10)
 	now := time.Unix(1e9, 0)
 	for i := range 100 {
-		r, _ := evidence.NewObserved(evidence.ShardOf("main"), evidence.Boot{2}, 1, role.Observation{Host: role.Host(fmt.Sprintf("10.0.0.%d:1", i+1)), Asked: now})
+		r, _ := evidence.NewObserved(evidence.ShardOf("main"), evidence.Boot{2}, 1, role.Observation{Host: role.Host(fmt.Sprintf("10.0.0.%d:1", i+1)), Asked: now}, 0)
 		s.merge(now, r)
 	}
 	sent := 0

@@ -81,7 +81,7 @@ func (f *fleet) deliver(ctx actor.Context, shard string, r evidence.Record, to [
 // publish tells what this process saw: at once if it is not what was told last, else now and then.
 func (f *fleet) publish(now time.Time, msg *Publish) {
 	shard := f.own(msg.Shard)
-	r, ok := evidence.NewObserved(shard, f.cfg.Boot, f.store.seq+1, msg.Observation)
+	r, ok := evidence.NewObserved(shard, f.cfg.Boot, f.store.seq+1, msg.Observation, msg.Seat)
 	if !ok {
 		f.counts.untold++
 		return
@@ -89,8 +89,12 @@ func (f *fleet) publish(now time.Time, msg *Publish) {
 	var last evidence.Record
 	var known bool
 	f.store.locked(func(t *evidence.Table) { last, known = t.Get(r.Key) })
-	changed := !known || !same(last.Observation, r.Observation)
-	if !changed && now.Sub(last.At) < f.refresh() {
+	changed := !known || !same(last.Observation, r.Observation) || last.Seat != r.Seat
+	every := f.refresh()
+	if r.Seat != 0 {
+		every = min(every, seatEvery)
+	}
+	if !changed && now.Sub(last.At) < every {
 		return
 	}
 	f.spread(now, r, changed)
@@ -106,6 +110,9 @@ func same(a, b role.Observation) bool {
 func (f *fleet) refresh() time.Duration {
 	return time.Second * time.Duration(max(1, f.store.members.Load()/10))
 }
+
+// seatEvery is how often at least it is told again that a host is this member's primary: what is not told for long does not hold.
+const seatEvery = 2 * time.Second
 
 func (f *fleet) publishFloorClaim(ctx actor.Context, now time.Time, msg *PublishFloorClaim) {
 	shard := f.own(msg.Shard)
@@ -234,7 +241,7 @@ func (f *fleet) ownRecord(now time.Time, r evidence.Record) {
 	if !known && r.Seq <= f.store.seq && (r.Kind == evidence.Observed || r.Floor.Generation < generation) {
 		return // what this process said itself, before FORGET or so long ago that it has dropped it
 	}
-	if r.Seq < own.Seq || known && r.Seq == own.Seq && r.Observation == own.Observation && r.Floor == own.Floor {
+	if r.Seq < own.Seq || known && r.Seq == own.Seq && r.Observation == own.Observation && r.Seat == own.Seat && r.Floor == own.Floor {
 		return
 	}
 	f.journal.note(zerolog.ErrorLevel, "another process sent evidence in this member's name", r.String())

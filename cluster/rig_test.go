@@ -194,7 +194,7 @@ func (p *proxy) problem(part string) (ProblemRow, bool) {
 }
 
 func (p *proxy) saw(host role.Host, v role.Verdict, timeline uint32) {
-	p.send(&Publish{"main", role.Observation{Host: host, Verdict: v, SystemID: 7, Timeline: timeline, Asked: time.Now()}})
+	p.send(&Publish{"main", role.Observation{Host: host, Verdict: v, SystemID: 7, Timeline: timeline, Asked: time.Now()}, 0})
 }
 
 // knows reports when the proxy's shard heard of a host on a timeline.

@@ -48,6 +48,8 @@ func (a *decider) electionEffect(now, at time.Time, e election.Effect) {
 	case election.Conflict:
 		a.conflict = true
 		a.logTransition(now, zerolog.WarnLevel, "conflict", "", conflictText(e))
+	case election.Outranked:
+		a.logTransition(now, zerolog.WarnLevel, "outranked", e.Host, e.Why)
 	case election.ConflictOver:
 		a.conflict = false
 		a.logTransition(now, zerolog.InfoLevel, "conflict over", "", "each timeline has at most one writable server again")

@@ -18,6 +18,7 @@ import (
 type peers struct {
 	judge     evidence.Judge
 	claim     election.FloorClaim // the one in force
+	seat      election.Seat       // likewise
 	ready     bool                // the shard may grant writes, as far as the fleet is concerned
 	published map[role.Host]published
 	floor     role.Floor // told to the others
@@ -32,6 +33,7 @@ type peers struct {
 type published struct {
 	verdict  role.Verdict
 	timeline uint32
+	seat     uint64
 	at       time.Time
 }
 
@@ -53,6 +55,9 @@ func (a *decider) joinFleet(now time.Time) {
 	}
 	if c := p.claim; c.Floor.Timeline != 0 { // a restart has lost it
 		a.elect(now, now, c)
+	}
+	if p.seat.Host != "" {
+		a.elect(now, now, p.seat)
 	}
 	if a.cfg.Fleet == nil {
 		p.ready = true
@@ -82,6 +87,11 @@ func (a *decider) feedJudge(now time.Time) {
 	}
 	v := a.election.View()
 	a.judge(now, evidence.Decided{Elected: v.Elected, Floor: v.Floor})
+	for _, h := range a.mem.peers.untold(a.list, v) {
+		if o := a.election.Last(h); !o.Asked.IsZero() {
+			a.publishObserved(now, o)
+		}
+	}
 	own := v.Floor
 	own.Timeline = v.Own
 	if own == a.mem.peers.floor || own.Timeline == 0 || a.cfg.Fleet == nil {
@@ -107,11 +117,30 @@ func (a *decider) publishObserved(now time.Time, o role.Observation) {
 		return
 	}
 	last := a.mem.peers.published[o.Host]
-	if last.verdict == o.Verdict && last.timeline == o.Timeline && now.Sub(last.at) < publishEvery {
+	seat := seatOf(a.election.View(), o.Host)
+	if last.verdict == o.Verdict && last.timeline == o.Timeline && last.seat == seat && now.Sub(last.at) < publishEvery {
 		return
 	}
-	a.mem.peers.published[o.Host] = published{o.Verdict, o.Timeline, now}
-	a.ctx.Send(a.cfg.Fleet, &cluster.Publish{Shard: a.cfg.Shard.Name, Observation: o})
+	a.mem.peers.published[o.Host] = published{o.Verdict, o.Timeline, seat, now}
+	a.ctx.Send(a.cfg.Fleet, &cluster.Publish{Shard: a.cfg.Shard.Name, Observation: o, Seat: seat})
+}
+
+// seatOf is the host's seat in a view; 0 if it is not the primary.
+func seatOf(v election.View, h role.Host) uint64 {
+	if v.Elected == h {
+		return v.Seat
+	}
+	return 0
+}
+
+// untold are the hosts of which the others were told another seat than they have now.
+func (p *peers) untold(list hostList, v election.View) (hosts []role.Host) {
+	for _, h := range list {
+		if p.published[h.Host].seat != seatOf(v, h.Host) {
+			hosts = append(hosts, h.Host)
+		}
+	}
+	return hosts
 }
 
 // claimedBy names the claim that raises the floor above what this process saw itself; "" if none does.
@@ -140,6 +169,9 @@ func (a *decider) judge(now time.Time, e evidence.Event) {
 			a.monitors.probeAfterLoss(a.ctx, e.Host, a.election.View().Elected)
 		case evidence.Probe:
 			a.monitors.probe(a.ctx, e.Host)
+		case evidence.Seat:
+			a.mem.peers.seat = election.Seat(e)
+			a.elect(now, now, a.mem.peers.seat)
 		case evidence.Reconnect:
 			a.monitors.reconnect(a.ctx, e.Host, e.Since)
 		case evidence.TakeOver:

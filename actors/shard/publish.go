@@ -55,7 +55,7 @@ func (a *decider) compose(now time.Time) *View {
 		v.Explanation = fmt.Sprintf("writes wait for a switchover from %s", pause.from)
 	default:
 		v.Explanation = a.explainer().explain(now)
-		if e.Elected == "" {
+		if e.Elected == "" || a.conflict {
 			v.Hint = a.explainer().hint(rows) // in Failover the primary is known, and there is nothing to do but wait
 		}
 	}

@@ -71,6 +71,7 @@ func (j *Judge) makeRoom(observer Boot) {
 
 // settle adopts the claims that can be judged now, and says what floor they make.
 func (j *Judge) settle() {
+	defer j.settleSeat()
 	for _, c := range j.claims { // each time, not only when they arrive: identifier, hosts and generation may have become known since
 		if !c.adopted {
 			j.adopt(c)

@@ -21,12 +21,13 @@ const (
 	shardLength  = 16
 	keyLength    = shardLength + 16 + 2 + 16
 	seenLength   = keyLength + 8 + 1 + 1 + 1 + 8 + 4 + 8 + 4 + 8 + 8
+	seatLength   = 8 // behind an Observed, from members that know of seats
 	claimLength  = keyLength + 8 + 8 + 8 + 4
 	forgetLength = shardLength + 8
 	orderLength  = forgetLength + 16
 
 	// MaxRecordLength is the length of the longest encoded record, age and header included.
-	MaxRecordLength = 2 + ageLength + seenLength
+	MaxRecordLength = 2 + ageLength + seenLength + seatLength
 )
 
 // Limits of what is believed. Nothing honest comes near them.
@@ -55,8 +56,15 @@ func Append(b []byte, now time.Time, r Record) []byte {
 }
 
 // Length is how many bytes Append appends.
-func Length(k Kind) int { return 2 + ageLength + bodyLength(k) }
+func Length(k Kind) int {
+	n := 2 + ageLength + bodyLength(k)
+	if k == Observed {
+		n += seatLength
+	}
+	return n
+}
 
+// bodyLength is the least length of a body.
 func bodyLength(k Kind) int {
 	switch k {
 	case Observed:
@@ -112,7 +120,8 @@ func encodeBody(b []byte, r Record) []byte {
 	if !o.Started.IsZero() {
 		started = o.Started.UnixMicro()
 	}
-	return binary.BigEndian.AppendUint64(b, uint64(started))
+	b = binary.BigEndian.AppendUint64(b, uint64(started))
+	return binary.BigEndian.AppendUint64(b, r.Seat)
 }
 
 // Decode reads a message and calls take for each record that makes sense. skipped is how many did not, a message cut off
@@ -188,6 +197,9 @@ func decodeBody(kind Kind, b []byte, now time.Time, age uint32) (Record, error) 
 		o.Started = time.UnixMicro(started)
 	}
 	r.Observation = o
+	if len(in.b) >= seatLength {
+		r.Seat = in.u64()
+	}
 	if flags&^knownFlags != 0 {
 		return r, errors.New("flags that are not known")
 	}

@@ -12,7 +12,7 @@ import (
 func TestEncodingIsFixedWidthAndExact(t *testing.T) {
 	o := role.Observation{Host: "10.0.0.1:5432", Verdict: role.InRecovery, Source: role.Fence, SystemID: 1 << 63, Timeline: 3, LSN: 1<<40 + 7,
 		Lag: 1234 * time.Millisecond, LagKnown: true, LagBytes: 99, Started: epoch, Asked: epoch}
-	r, ok := NewObserved(ShardOf("main"), boot("me"), 5, o)
+	r, ok := NewObserved(ShardOf("main"), boot("me"), 5, o, 1<<63+9)
 	if !ok {
 		t.Fatal("not told")
 	}
@@ -22,8 +22,8 @@ func TestEncodingIsFixedWidthAndExact(t *testing.T) {
 	if got := r.Observed(""); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if r.Observation.Source != role.Fence {
-		t.Error("the source is lost")
+	if r.Observation.Source != role.Fence || r.Seat != 1<<63+9 {
+		t.Errorf("source %s, seat %d", r.Observation.Source, r.Seat)
 	}
 	b := Append(Header(), epoch.Add(time.Second), r)
 	if len(b) != 1+Length(Observed) || Length(Observed) != MaxRecordLength {
@@ -34,15 +34,20 @@ func TestEncodingIsFixedWidthAndExact(t *testing.T) {
 	longer := Append(nil, epoch, r)
 	longer[1] += 2
 	b = append(append(b, longer...), 8, 9)
+	// An earlier version's Observed has no seat.
+	earlier := Append(nil, epoch.Add(time.Second), r)
+	earlier = earlier[:len(earlier)-seatLength]
+	earlier[1] -= seatLength
+	b = append(b, earlier...)
 	var got []Record
-	if skipped := Decode(b, epoch.Add(time.Second), func(r Record) { got = append(got, r) }); skipped != 1 || len(got) != 2 || got[0] != r {
+	if skipped := Decode(b, epoch.Add(time.Second), func(r Record) { got = append(got, r) }); skipped != 1 || len(got) != 3 || got[0] != r || got[2].Seat != 0 || got[2].Observation != r.Observation {
 		t.Errorf("%d skipped, %v", skipped, got)
 	}
 }
 
 func TestWhatNobodyWritesIsSkipped(t *testing.T) {
 	good := claimOf(t, "m", 1, 1)
-	seen, _ := NewObserved(ShardOf("main"), boot("m"), 1, role.Observation{Host: "10.0.0.1:1", Asked: epoch})
+	seen, _ := NewObserved(ShardOf("main"), boot("m"), 1, role.Observation{Host: "10.0.0.1:1", Asked: epoch}, 0)
 	bad := func(r Record, change func(*Record)) []byte {
 		change(&r)
 		return Append(Header(), epoch, r)

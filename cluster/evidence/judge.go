@@ -23,6 +23,8 @@ type Judge struct {
 	ordered time.Time // when it, or a later one, was given
 	raised  Floor     // the last effect of that type
 	again   bool      // it is to be said again
+	seats   []seat
+	seat    Seat // the last effect of that type
 	effects []Effect
 }
 
@@ -33,7 +35,9 @@ type host struct {
 	observed        bool
 	asked           time.Time // the last look at it that was answered with sense
 	doubted, probed time.Time
-	outrun          time.Time // when its monitor was to connect anew last
+	outrun          time.Time        // when its monitor was to connect anew last
+	last            role.Observation // at asked
+	told            role.Observation // what a peer saw of it, for which the elected host was put in doubt
 }
 
 // claim is a claim that was kept; adopted ones make the floor.
@@ -164,7 +168,7 @@ func (j *Judge) ownObserved(o role.Observation) {
 	}
 	h.observed = true
 	if o.Asked.After(h.asked) {
-		h.asked = o.Asked
+		h.asked, h.last = o.Asked, o
 	}
 	if o.SystemID == 0 || o.SystemID != j.floor.SystemID || o.NoTimelines || o.Timeline == 0 {
 		return
@@ -222,6 +226,7 @@ func (j *Judge) peerObserved(e PeerObserved) {
 	if h == nil || o.Verdict == role.Unknown || r.Kind != Observed || j.isMuted(r.Observer, r.Host) {
 		return
 	}
+	j.keepSeat(e)
 	if !h.observed && o.Verdict.OutOfRecovery() {
 		j.probe(h, fmt.Sprintf("member %s saw it %s", e.Member, o.Verdict))
 	}
@@ -232,13 +237,22 @@ func (j *Judge) peerObserved(e PeerObserved) {
 		}
 	case foreign:
 	case o.Verdict == role.Writable && (o.NoTimelines || o.Timeline >= j.floor.Timeline && o.Timeline != 0):
-		if !r.At.After(h.asked) {
+		// Of two servers that are known to be writable beside each other nothing is news but that one is no longer: else the elected
+		// one would be in doubt with every sighting of the other one.
+		known := h.last.Verdict == role.Writable && h.last.SystemID == o.SystemID && h.last.Timeline == o.Timeline
+		if known || !r.At.After(h.asked) {
 			return
 		}
 		j.probe(h, fmt.Sprintf("member %s saw it writable", e.Member))
-		if sitting := j.find(j.elected); sitting != nil && r.At.After(sitting.asked) {
-			j.doubt(sitting, fmt.Sprintf("member %s saw %s writable", e.Member, h.name))
+		again := h.told.SystemID == o.SystemID && h.told.Timeline == o.Timeline && h.told.Started.Equal(o.Started) && h.told.Verdict == o.Verdict
+		sitting := j.find(j.elected)
+		if sitting != nil && !again && r.At.After(sitting.asked) && j.doubt(sitting, fmt.Sprintf("member %s saw %s writable", e.Member, h.name)) {
+			h.told = o
 		}
+		return
+	}
+	if o.Verdict != role.Writable {
+		h.told = role.Observation{} // if it is writable again, that is news
 	}
 }
 
@@ -259,11 +273,14 @@ func (j *Judge) against(o role.Observation, foreign bool) string {
 	return ""
 }
 
-func (j *Judge) doubt(h *host, why string) {
-	if h.doubted.IsZero() || j.now.Sub(h.doubted) >= Pace {
-		h.doubted = j.now
-		j.emit(Doubt{h.name, why})
+// doubt reports whether it is time for one.
+func (j *Judge) doubt(h *host, why string) bool {
+	if !h.doubted.IsZero() && j.now.Sub(h.doubted) < Pace {
+		return false
 	}
+	h.doubted = j.now
+	j.emit(Doubt{h.name, why})
+	return true
 }
 
 // reconnect asks for a connection to a host that is newer than a claim about it.

@@ -99,6 +99,18 @@ type (
 		Since time.Time
 		Why   string
 	}
+	// Seat says which host another member has as the primary, on the floor, since before any other such member: where
+	// several servers are writable on one timeline, all members are to have this one, or none. It replaces the one before; with Host
+	// "" there is none. Tag is when the host became the first member's primary, in microseconds by that member's clock: no more than
+	// a number by which all members order seats in the same way. It stays the same for members that follow.
+	Seat struct {
+		Host     role.Host
+		Timeline uint32
+		Tag      uint64
+		Started  time.Time // of the server; zero: not known
+		At       time.Time // when the member saw the host last
+		Member   string
+	}
 	// TakeOver brings the shard to a later generation. Identifier and floor stay.
 	TakeOver struct{ Generation uint64 }
 	// Forget begins a generation: what was seen before At is void.
@@ -119,6 +131,7 @@ func (Floor) effect()     {}
 func (Doubt) effect()     {}
 func (Probe) effect()     {}
 func (Reconnect) effect() {}
+func (Seat) effect()      {}
 func (TakeOver) effect()  {}
 func (Forget) effect()    {}
 func (Refused) effect()   {}
@@ -127,9 +140,15 @@ func (e Floor) String() string     { return fmt.Sprintf("floor %s on %s: %s", e.
 func (e Doubt) String() string     { return fmt.Sprintf("doubt %s: %s", e.Host, e.Why) }
 func (e Probe) String() string     { return fmt.Sprintf("probe %s: %s", e.Host, e.Why) }
 func (e Reconnect) String() string { return fmt.Sprintf("reconnect %s: %s", e.Host, e.Why) }
-func (e TakeOver) String() string  { return fmt.Sprintf("take over generation %d", e.Generation) }
-func (e Forget) String() string    { return fmt.Sprintf("forget: generation %d", e.Generation) }
-func (e Refused) String() string   { return fmt.Sprintf("refused %s of %s: %s", e.Host, e.Member, e.Why) }
+func (e Seat) String() string {
+	if e.Host == "" {
+		return "seat nobody"
+	}
+	return fmt.Sprintf("seat %s on timeline %d since %d: member %s", e.Host, e.Timeline, e.Tag, e.Member)
+}
+func (e TakeOver) String() string { return fmt.Sprintf("take over generation %d", e.Generation) }
+func (e Forget) String() string   { return fmt.Sprintf("forget: generation %d", e.Generation) }
+func (e Refused) String() string  { return fmt.Sprintf("refused %s of %s: %s", e.Host, e.Member, e.Why) }
 
 // Bounds of a Judge.
 const (

@@ -42,7 +42,7 @@ func number(t *testing.T, s string) uint64 {
 }
 
 // parse reads an event: "hosts a b [but c]", "decided a|nobody SYSTEM/GENERATION/TIMELINE", "look a VERDICT TIMELINE [id=N] [asked=-1s] [dialled=-1s]",
-// "told M a VERDICT TIMELINE [...]", "claim M a SYSTEM/GENERATION/TIMELINE [AGO]", "kept" like that, "generation N", "order N AGO".
+// "told M a VERDICT TIMELINE [...] [seat=N]", "claim M a SYSTEM/GENERATION/TIMELINE [AGO]", "kept" like that, "generation N", "order N AGO".
 func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *FloorClaim) Event {
 	f := strings.Fields(line)
 	floor := func(s string) role.Floor {
@@ -88,7 +88,11 @@ func parseEvent(t *testing.T, now time.Time, line string, seq uint64, repeated *
 	case "look":
 		return OwnObserved{observation(f[1:])}
 	case "told":
-		r, ok := NewObserved(ShardOf("main"), boot(f[1]), seq, observation(f[2:]))
+		seat := uint64(0)
+		if last, ok := strings.CutPrefix(f[len(f)-1], "seat="); ok {
+			seat = number(t, last)
+		}
+		r, ok := NewObserved(ShardOf("main"), boot(f[1]), seq, observation(f[2:]), seat)
 		if !ok {
 			t.Fatalf("%s: cannot be told", line)
 		}
@@ -178,7 +182,7 @@ func TestJudgeKeepsItsPace(t *testing.T) {
 				current = Decided{h, role.Floor{SystemID: uint64(rnd.IntN(2)), Generation: current.Floor.Generation + uint64(rnd.IntN(2)), Timeline: 1}}
 				ev = current
 			case 2, 3:
-				if r, ok := NewObserved(ShardOf("main"), b, uint64(i+1), o); ok {
+				if r, ok := NewObserved(ShardOf("main"), b, uint64(i+1), o, 0); ok {
 					ev = PeerObserved{r, "m"}
 				}
 			case 4, 5, 6:

@@ -132,15 +132,17 @@ type Record struct {
 	At time.Time
 	// Observation of an Observed; its Host, Observer, Seq and times are those of the Record.
 	Observation role.Observation
+	// Seat of an Observed is not 0 if the observer has the host as the shard's primary: see Seat.
+	Seat uint64
 	// Floor of a Claimed. Of a Generation and an Ordered, only Floor.Generation means something.
 	Floor role.Floor
 	Order Order // of an Ordered
 }
 
-// NewObserved makes a Record of an observation; false if it cannot be told to others.
-func NewObserved(shard Shard, observer Boot, seq uint64, o role.Observation) (Record, bool) {
+// NewObserved makes a Record of an observation, and of the host's seat with the observer; false if it cannot be told to others.
+func NewObserved(shard Shard, observer Boot, seq uint64, o role.Observation, seat uint64) (Record, bool) {
 	host, ok := Address(o.Host)
-	r, sound := made(Record{Key: Key{Observed, shard, host, observer}, Seq: seq, At: o.Asked, Observation: o})
+	r, sound := made(Record{Key: Key{Observed, shard, host, observer}, Seq: seq, At: o.Asked, Observation: o, Seat: seat})
 	return r, ok && sound
 }
 

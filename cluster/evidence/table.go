@@ -96,7 +96,7 @@ func (t *Table) Merge(now time.Time, r Record) Outcome {
 		switch {
 		case later(r, *held) <= 0:
 			return Known
-		case r.Seq == held.Seq && r.Floor == held.Floor && r.Observation == held.Observation:
+		case r.Seq == held.Seq && r.Floor == held.Floor && r.Observation == held.Observation && r.Seat == held.Seat:
 			held.At = r.At // the same value, from somebody who knew it sooner
 			return Known
 		}

@@ -32,7 +32,7 @@ func randomRecords(rnd *rand.Rand, n int) []Record {
 				role.Floor{SystemID: 7, Generation: uint64(rnd.IntN(3)), Timeline: uint32(rnd.IntN(3) + 1)}, at)
 		default:
 			r, ok = NewObserved(shard, b, seq,
-				role.Observation{Host: h, Verdict: role.Verdict(rnd.IntN(4)), Timeline: uint32(rnd.IntN(3)), Asked: at})
+				role.Observation{Host: h, Verdict: role.Verdict(rnd.IntN(4)), Timeline: uint32(rnd.IntN(3)), Asked: at}, 0)
 		}
 		if ok {
 			all = append(all, r)
@@ -161,7 +161,7 @@ func TestThoseWhoLeft(t *testing.T) {
 	if out := table.Merge(epoch.Add(time.Minute), r); out != News {
 		t.Errorf("after its return: %d", out)
 	}
-	old, _ := NewObserved(ShardOf("main"), boot("m2"), 9, role.Observation{Host: "10.0.0.1:1", Asked: epoch})
+	old, _ := NewObserved(ShardOf("main"), boot("m2"), 9, role.Observation{Host: "10.0.0.1:1", Asked: epoch}, 0)
 	if out := table.Merge(epoch.Add(time.Hour), old); out != Rejected {
 		t.Errorf("an observation an hour old: %d", out)
 	}

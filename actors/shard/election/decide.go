@@ -72,6 +72,12 @@ func (m *Machine) decide() {
 			m.unseat(why)
 		}
 	}
+	if m.elected != nil && m.seats.outrank(m.now, m.cfg.UnhealthyAfter, m.elected) {
+		why := fmt.Sprintf("%s, before %s was elected here; what %s has acknowledged since %s is not on %s", m.seats.why(), m.elected.Host,
+			m.elected.Host, m.view.Since.UTC().Format("15:04:05.000 UTC"), m.seats.fleet.Host)
+		m.emit(Outranked{m.elected.Host, why})
+		m.unseat(why)
+	}
 	if m.waiting() {
 		m.settleConflict(nil)
 		return
@@ -107,6 +113,7 @@ func (m *Machine) static() bool {
 // elect is the one writer of elected: a host, or nil for none, and why.
 func (m *Machine) elect(h *host, why string) {
 	m.elected = h
+	m.seats.take(m.now, m.cfg.UnhealthyAfter, h)
 	m.reasons = append(m.reasons, why)
 }
 
@@ -167,6 +174,9 @@ func (m *Machine) yield(rivals []*host) {
 		m.settleConflict(rivals)
 		return
 	}
+	if m.seats.bars(m.now, m.cfg.UnhealthyAfter, rivals[0]) {
+		return // it would have to go again at once
+	}
 	if m.elected.gone {
 		m.unseat("its address is gone, and another host is writable")
 	} else {
@@ -185,17 +195,22 @@ func (m *Machine) silent(h *host) bool {
 func (m *Machine) choose() {
 	proven := m.proven(nil)
 	if rivals := m.stillThere(proven); !oneServer(rivals) {
-		if last := find(proven, m.last); last != nil && m.cfg.TwoWriters == Sitting {
-			m.seat(last)
+		last := m.last
+		if m.seats.rules(m.now, m.cfg.UnhealthyAfter) {
+			last = m.seats.fleet.Host
+		}
+		if h := find(proven, last); h != nil && m.cfg.TwoWriters == Sitting {
+			m.seat(h)
 		}
 		m.settleConflict(rivals)
 		return
 	}
 	m.settleConflict(nil)
-	if len(proven) > 0 {
+	if len(proven) == 0 {
+		proven = m.fresh()
+	}
+	if len(proven) > 0 && oneServer(proven) && !m.seats.bars(m.now, m.cfg.UnhealthyAfter, proven[0]) {
 		m.seat(proven[0])
-	} else if fresh := m.fresh(); len(fresh) > 0 && oneServer(fresh) {
-		m.seat(fresh[0])
 	}
 }
 

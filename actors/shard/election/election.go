@@ -5,6 +5,7 @@
 //	nobody  --one server proven, or electable, to which there is no objection--> elected
 //	elected --objection: demoted, below the floor, another cluster, its role, no longer a host, FORGET--> nobody
 //	elected --two servers proven on one timeline, on_two_writers = refuse--> nobody
+//	elected --another member of the fleet has had another server on its timeline for longer--> nobody, or that one
 //	elected --doubted, its address gone or silent for unhealthy_after, and one other server proven--> elected (that one)
 //	elected: proven --evidence expires, late, lost, failed, hint--> in doubt --proof asked for after that--> proven
 //
@@ -100,6 +101,7 @@ type View struct {
 	Teacher role.Host // the host that alone has told the identifier of Floor; "": that is certain
 	Own     uint32    // the timeline of Floor as far as this process saw it itself: without claims of other members
 	Seen    time.Time // when a host was last seen out of recovery on Own; zero: not known
+	Seat    uint64    // of Elected, by which a fleet orders its members' primaries (evidence.Seat); 0: nobody is elected
 	Why     string    // what led to this view
 	Since   time.Time // when Elected became what it is
 	// Evidence on which Elected was chosen, or which it had when the floor rose last. Asked is zero if nobody is elected,
@@ -167,6 +169,7 @@ type Machine struct {
 	began     time.Time // the last FORGET or restart: what was asked for before it may be about another generation
 	inDoubt   bool      // Doubt was said of the elected host
 	conflict  Conflict
+	seats     seats
 
 	// Of the step being made.
 	effects []Effect
@@ -219,6 +222,7 @@ func (m *Machine) restore(last View) {
 	h.rec.Doubt(m.now, "the shard was restarted")
 	h.rec.Hear(m.now)
 	m.elect(h, string(h.Host)+" was elected before the restart")
+	m.seats.own = last.Seat
 }
 
 // Step takes one event in, after it has drawn the conclusions of the time that has passed since the last one: what comes
@@ -270,6 +274,8 @@ func (m *Machine) apply(ev Event) {
 		m.restart(m.floor, fmt.Sprintf("this process stood still for %v: the hosts are asked again", e.For.Round(time.Millisecond)))
 		m.claim, m.seen, m.teacher = claim, seen, teacher
 		m.Recall(named)
+	case Seat:
+		m.seats.learn(e, m.elected)
 	case FloorKept:
 		m.seen = e.Seen
 	case FloorClaim:

@@ -83,6 +83,16 @@ type (
 		Floor role.Floor
 		Why   string
 	}
+	// Seat is evidence.Seat: the first of the other members' primaries on the floor. It replaces the one before; with Host "" there is
+	// none.
+	Seat struct {
+		Host     role.Host
+		Timeline uint32
+		Tag      uint64
+		Started  time.Time
+		At       time.Time
+		Member   string
+	}
 	// Configure replaces the settings.
 	Configure struct{ Config Config }
 	// Tick lets time pass; see Machine.Next.
@@ -104,6 +114,7 @@ func (TakeOver) event()    {}
 func (FloorKept) event()   {}
 func (StoodStill) event()  {}
 func (FloorClaim) event()  {}
+func (Seat) event()        {}
 func (Configure) event()   {}
 func (Tick) event()        {}
 
@@ -124,8 +135,11 @@ func (e TakeOver) String() string    { return fmt.Sprintf("take over %d", e.Gene
 func (e StoodStill) String() string  { return fmt.Sprintf("stood still for %v", e.For) }
 func (e FloorKept) String() string   { return "floor kept since " + e.Seen.UTC().Format(time.RFC3339) }
 func (e FloorClaim) String() string  { return fmt.Sprintf("floor claim %s: %s", e.Host, e.Floor) }
-func (e Configure) String() string   { return fmt.Sprintf("configure %+v", e.Config) }
-func (e Tick) String() string        { return "tick" }
+func (e Seat) String() string {
+	return fmt.Sprintf("seat %q on timeline %d since %d", e.Host, e.Timeline, e.Tag)
+}
+func (e Configure) String() string { return fmt.Sprintf("configure %+v", e.Config) }
+func (e Tick) String() string      { return "tick" }
 
 // Effect is what the shard has to do or to tell: one of the types below. Each is a transition to be logged and counted
 // once, ProbeNow and Stale aside. They come in the order in which they are to be executed.
@@ -162,6 +176,11 @@ type (
 		Hosts    []role.Host
 		Timeline uint32
 		Elected  role.Host
+	}
+	// Outranked says that the host, elected here, gave way to the one that another member has had for longer on the same timeline.
+	Outranked struct {
+		Host role.Host
+		Why  string
 	}
 	// ConflictOver ends Conflict.
 	ConflictOver struct{}
@@ -200,6 +219,7 @@ func (Doubt) effect()        {}
 func (DoubtOver) effect()    {}
 func (Demoted) effect()      {}
 func (Conflict) effect()     {}
+func (Outranked) effect()    {}
 func (ConflictOver) effect() {}
 func (Foreign) effect()      {}
 func (Disagreement) effect() {}
@@ -221,6 +241,7 @@ func (e Demoted) String() string   { return fmt.Sprintf("demoted %s (%s): %s", e
 func (e Conflict) String() string {
 	return fmt.Sprintf("conflict %v on timeline %d, elected %q", e.Hosts, e.Timeline, e.Elected)
 }
+func (e Outranked) String() string    { return fmt.Sprintf("outranked %s: %s", e.Host, e.Why) }
 func (e ConflictOver) String() string { return "conflict over" }
 func (e Foreign) String() string {
 	return fmt.Sprintf("foreign %s: system identifier %d instead of %d", e.Host, e.SystemID, e.Want)

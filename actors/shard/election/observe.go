@@ -235,6 +235,9 @@ func (m *Machine) Next() time.Time {
 	if m.waiting() {
 		add(m.waitUntil)
 	}
+	if m.seats.fleet.Host != "" {
+		add(m.seats.fleet.At.Add(m.cfg.UnhealthyAfter))
+	}
 	for _, h := range m.hosts {
 		add(h.rec.Expires(m.now, m.cfg.TTL))
 		if h == m.elected || len(m.conflict.Hosts) > 0 {

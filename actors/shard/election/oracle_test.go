@@ -22,6 +22,8 @@ type oracle struct {
 	fresh     bool // no step was judged yet
 	forgot    bool // in this step
 	restarted bool
+	seat      Seat   // of the other members
+	own       uint64 // of the view before the step
 }
 
 type facts struct {
@@ -163,6 +165,8 @@ func (o *oracle) took(now time.Time, ev Event) {
 		o.hosts(e.List)
 	case StoodStill:
 		o.forget()
+	case Seat:
+		o.seat = e
 	case Forget:
 		if e.At.IsZero() && (e.Generation == 0 || e.Generation > o.view.Floor.Generation) || !e.At.IsZero() && !o.view.Seen.After(e.At) {
 			o.forget()
@@ -297,7 +301,7 @@ func (o *oracle) electable(h role.Host) bool {
 // holds says which rule the machine's view breaks, and takes it for the view before the next step.
 func (o *oracle) holds(m *Machine) error {
 	v := m.View()
-	defer func() { o.view, o.fresh, o.restarted = v, false, false }()
+	defer func() { o.view, o.fresh, o.restarted, o.own = v, false, false, v.Seat }()
 	if !o.fresh {
 		if err := o.moved(v); err != nil {
 			return err
@@ -411,6 +415,10 @@ func (o *oracle) elected(v View, m *Machine) error {
 		return fmt.Errorf("%s is elected below the floor", v.Elected)
 	case v.Floor.SystemID == 0 && !p.NoTimelines:
 		return fmt.Errorf("%s is elected in an unknown cluster", v.Elected)
+	case anew && o.barred(v.Elected, p):
+		return fmt.Errorf("%s was elected beside another member's primary", v.Elected)
+	case o.barred(v.Elected, p) && o.seat.Tag < v.Seat:
+		return fmt.Errorf("%s is elected beside another member's older primary", v.Elected)
 	case anew && o.expired(p.Asked):
 		return fmt.Errorf("%s was elected on evidence that expired", v.Elected)
 	case anew && since(f.failed, p.Asked):
@@ -431,6 +439,12 @@ func (o *oracle) elected(v View, m *Machine) error {
 	return nil
 }
 
+// barred: another member has another server as the primary on the timeline of a host.
+func (o *oracle) barred(h role.Host, p role.Observation) bool {
+	s := o.seat
+	return s.Host != "" && o.now.Before(s.At.Add(o.cfg.UnhealthyAfter)) && s.Host != h && s.Timeline == p.Timeline && (s.Started.IsZero() || !s.Started.Equal(p.Started))
+}
+
 // unseated: who is elected stays, unless there is a reason.
 func (o *oracle) unseated(v View) error {
 	was := o.view.Elected
@@ -443,6 +457,7 @@ func (o *oracle) unseated(v View) error {
 	case p.Asked.IsZero(), f.demoted(p.Asked, v.Floor.SystemID), p.Timeline < v.Floor.Timeline:
 	case p.NoTimelines && v.Floor != o.view.Floor:
 	case silent && v.Elected != "" && (o.expired(p.Asked) || since(f.doubted, p.Asked) || since(f.late, p.Asked)):
+	case o.barred(was, p) && (o.seat.Tag < o.own || o.seat.Tag == o.own && o.seat.Host < was):
 	case o.cfg.TwoWriters == Refuse && v.Elected == "" && len(o.writers(v, 0)) > 1:
 	default:
 		return fmt.Errorf("%s lost its seat to %q without a reason", was, v.Elected)
@@ -476,6 +491,9 @@ func (o *oracle) missed(v View) error {
 		return nil
 	}
 	f := o.facts[w[0]]
+	if o.barred(w[0], f.latest(v.Floor.SystemID)) {
+		return nil
+	}
 	if p := f.latest(v.Floor.SystemID); !o.expired(p.Asked) && !since(f.doubted, p.Asked) && !since(f.late, p.Asked) {
 		return fmt.Errorf("%s is proven, and nobody is elected", w[0])
 	}

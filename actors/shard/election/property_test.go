@@ -176,8 +176,13 @@ func (w *cluster) event() Event {
 		return Failed{h, "failed", at}
 	case n < 76:
 		return Hint{h, "hint", at}
-	case n < 82:
+	case n < 79:
 		return Heard{h, at}
+	case n < 82:
+		if w.one(2) {
+			return Seat{}
+		}
+		return Seat{Host: h, Timeline: w.servers[h].timeline, Tag: uint64(w.now.UnixMicro() - int64(w.rand.IntN(3e6))), Started: w.servers[h].started, At: w.now.Add(-time.Duration(w.rand.IntN(3000)) * time.Millisecond), Member: "m2"}
 	case n < 86:
 		return AddressGone{h}
 	case n < 90:
@@ -312,7 +317,7 @@ func TestProperties(t *testing.T) {
 func settles(m *Machine, w *cluster, check *oracle) error {
 	w.now = w.now.Add(time.Second)
 	w.cfg.SystemID = 0
-	events := []Event{Configure{w.cfg}, Hosts{[]HostConfig{{Host: "a"}, {Host: "b"}, {Host: "c", Role: Replica}}}, Forget{}}
+	events := []Event{Configure{w.cfg}, Hosts{[]HostConfig{{Host: "a"}, {Host: "b"}, {Host: "c", Role: Replica}}}, Seat{}, Forget{}}
 	for range 2 {
 		for _, h := range []role.Host{"c", "b", "a"} {
 			o := role.Observation{Host: h, Verdict: role.InRecovery, SystemID: 9, Timeline: 3}

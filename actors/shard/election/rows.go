@@ -81,6 +81,9 @@ func (m *Machine) Explain(now time.Time) string {
 	if len(m.conflict.Hosts) > 0 {
 		parts = append(parts, "several servers are writable on one timeline (on_two_writers)")
 	}
+	if m.elected == nil && m.seats.rules(m.now, m.cfg.UnhealthyAfter) {
+		parts = append(parts, m.seats.why())
+	}
 	if m.dissent != "" {
 		parts = append(parts, "the hosts belong to different clusters: "+m.dissent)
 	}

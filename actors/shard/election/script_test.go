@@ -20,7 +20,7 @@ import (
 //	  +100ms                     time passes (no event)
 //	  HOST writable TIMELINE | readonly TIMELINE | standby | senseless | aurora   [id=7] [asked=50ms ago] [on=N] [fence|login|gossip] [started=N]
 //	  late HOST   lost HOST   closed HOST   refused HOST [after-loss] [CODE]   failed HOST   heard HOST   hint HOST
-//	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION [ordered=AGO]]   takeover GENERATION   stood still D   kept AGO   claim HOST [TIMELINE [system=N] [generation=N]]   configure key=value...   tick
+//	  gone HOST   back HOST   hosts HOST[:ROLE]...   forget [GENERATION [ordered=AGO]]   takeover GENERATION   stood still D   kept AGO   seat [HOST TIMELINE TAG [started=N]]   claim HOST [TIMELINE [system=N] [generation=N]]   configure key=value...   tick
 //	  restart [answers-kept]     the machine is made anew from its last view, and what the hosts said of their cluster
 //	state                        view, doubt, and what is known about the hosts
 //	explain                      what is said to who waits
@@ -230,6 +230,17 @@ func (s *script) event(t *testing.T, f []string) Event {
 			t.Fatal(err)
 		}
 		return StoodStill{d}
+	case "seat": // HOST TIMELINE TAG [seen=AGO] [started=N], of another member; tags count from the beginning
+		if len(f) == 1 {
+			return Seat{}
+		}
+		e := Seat{Host: h, Timeline: uint32(number(t, f[2])), Tag: uint64(s.base.UnixMicro()) + number(t, f[3]), At: s.now, Member: "m2"}
+		for _, w := range f[4:] {
+			if n, ok := strings.CutPrefix(w, "started="); ok {
+				e.Started = time.Unix(int64(number(t, n)), 0)
+			}
+		}
+		return e
 	case "takeover":
 		return TakeOver{number(t, f[1])}
 	case "kept":

@@ -37,13 +37,13 @@ func (m *Machine) probe(h *host) {
 func (m *Machine) publish() {
 	v := m.view
 	v.Elected, v.Evidence, v.Floor = "", role.Observation{}, m.floor
-	v.Floor.Timeline, v.Own, v.Seen, v.Teacher = m.bar(), m.floor.Timeline, m.seen, m.teacher
+	v.Floor.Timeline, v.Own, v.Seen, v.Teacher, v.Seat = m.bar(), m.floor.Timeline, m.seen, m.teacher, m.seats.own
 	if m.elected != nil {
 		v.Elected, v.Evidence = m.elected.Host, m.elected.rec.Evidence()
 		m.last = m.elected.Host
 	}
 	if v.Elected == m.view.Elected && v.Floor == m.view.Floor && m.view.Epoch > 0 {
-		m.view.Own, m.view.Seen, m.view.Teacher = v.Own, v.Seen, v.Teacher
+		m.view.Own, m.view.Seen, m.view.Teacher, m.view.Seat = v.Own, v.Seen, v.Teacher, m.seats.own
 		return
 	}
 	v.Epoch++
