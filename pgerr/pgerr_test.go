@@ -59,6 +59,7 @@ func table() []row {
 		{"StatementNotKept", StatementNotKept("x"), e, "26000", `prepared statement "x" does not exist`, false},
 		{"TooManyStatements", TooManyStatements(), e, "54000", "too many prepared statements", false},
 		{"StatementTooLong", StatementTooLong(10), f, "54000", "a named statement must not be longer than 10 bytes", false},
+		{"ResultTypeChanged", ResultTypeChanged(), e, "0A000", "cached plan must not change result type", true},
 		{"StatementsUncertain", StatementsUncertain(), f, "0A000", "named statements cannot be used after a COPY that was interrupted by other messages", false},
 		{"Shutdown", Shutdown(), f, "57P01", "server shutting down", false},
 		{"ShutdownLogin", ShutdownLogin(), f, "57P01", "pooler is shutting down", false},

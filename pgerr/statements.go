@@ -35,3 +35,9 @@ func StatementsUncertain() *Error {
 		Message: "named statements cannot be used after a COPY that was interrupted by other messages",
 		Hint:    "Reconnect. End a COPY with CopyDone or CopyFail before any other message."}
 }
+
+// ResultTypeChanged is for a statement whose parameters or columns have other types than when the client parsed it, in
+// PostgreSQL's words.
+func ResultTypeChanged() *Error {
+	return &Error{Severity: SeverityError, Code: FeatureUnsupported, Message: "cached plan must not change result type"}
+}

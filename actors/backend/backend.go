@@ -52,6 +52,8 @@ type Seen struct {
 	Failed   bool // an ErrorResponse
 	Boundary bool // the chunk ends at a message boundary
 	Cleared  bool // the server has dropped all prepared statements
+	// Described: the server has answered all that we asked about statements.
+	Described bool
 }
 
 // Deps are what all backends share.

@@ -9,6 +9,10 @@ import (
 	"fencepost/wire"
 )
 
+// maxEdited bounds an answer that is swallowed: the longest is the description of a statement with as many parameters, or columns, as
+// PostgreSQL allows.
+const maxEdited = 512 << 10
+
 var parseComplete = []byte{wire.MsgParseComplete, 0, 0, 0, 4}
 
 // edit takes an answer that the client must not get as it is (Cache.Edited), of n bytes, and returns what the client gets for it. n is 0 while it is incomplete.
@@ -17,7 +21,7 @@ func (b *Backend) edit(p []byte, seen *Seen) (out []byte, n int, err error) {
 		return nil, 0, nil
 	}
 	n = 1 + int(binary.BigEndian.Uint32(p[1:]))
-	if n < wire.HeaderSize || n > maxCarry {
+	if n < wire.HeaderSize || n > maxEdited {
 		return nil, n, errDesync
 	}
 	if len(p) < n {
@@ -36,9 +40,13 @@ func (b *Backend) edit(p []byte, seen *Seen) (out []byte, n int, err error) {
 		seen.Failed = true
 		return out, n, b.errorResponse(body, seen)
 	}
+	if head == session.InjectedDescribe {
+		b.Statements.Described(p[0], p[wire.HeaderSize:n])
+	}
 	if !b.Statements.Answered(p[0]) {
 		return nil, n, errDesync
 	}
+	seen.Described = head == session.InjectedDescribe && !b.Statements.Asked()
 	if head == session.ParseKnown {
 		out = parseComplete
 	}

@@ -42,7 +42,7 @@ func (b *Backend) OnData(_ eventloop.Conn, p []byte) {
 		}
 		switch b.phase {
 		case held:
-			if len(out) > 0 {
+			if len(out) > 0 || seen.Described {
 				b.holder.ServerData(out, seen)
 			}
 		case cleaning:

@@ -16,7 +16,7 @@ func (f *Frontend) ServerData(p []byte, seen backend.Seen) {
 	}
 	f.stats.Sent += uint64(len(p))
 	f.midAnswer = !seen.Boundary
-	if !f.conn.Write(p) {
+	if len(p) > 0 && !f.conn.Write(p) {
 		f.backend.Pause()
 	}
 	if seen.Cleared && f.names != nil {

@@ -177,8 +177,8 @@ func (ed *edit) bind(body []byte, size int, before []byte) *pgerr.Error {
 	}
 	name := body[portal+1 : portal+1+length]
 	ed.begin(before, f.sessions.scratch)
-	server, own := ed.need(name, len(body) == size, wire.HeaderSize+size)
-	if !own {
+	server, ready := ed.need(name, len(body) == size, wire.HeaderSize+size)
+	if !ready {
 		return nil
 	}
 	ed.out = append(ed.out, wire.MsgBind)
@@ -198,8 +198,8 @@ func (ed *edit) describe(name, before []byte) *pgerr.Error {
 	}
 	ed.begin(before, f.sessions.scratch)
 	whole := wire.HeaderSize + 1 + len(name) + 1
-	server, own := ed.need(name, true, whole)
-	if !own {
+	server, ready := ed.need(name, true, whole)
+	if !ready {
 		return nil
 	}
 	ed.out = append(ed.out, wire.MsgDescribe)
@@ -229,10 +229,9 @@ func (ed *edit) close(name, before []byte) *pgerr.Error {
 	return nil
 }
 
-// need puts in front of a message about a named statement what the server lacks. own is false if the client has none of
-// that name: then the server will say so, or, where statements are not kept, the message is replaced by one that fails, if
-// it is whole.
-func (ed *edit) need(name []byte, complete bool, whole int) (server string, own bool) {
+// need puts in front of a message about a named statement what the server lacks. ready is false if it must wait, and if the client has no statement of that name: then the server will say so, or, where statements are not
+// kept, the message is replaced, too, if it is whole.
+func (ed *edit) need(name []byte, complete bool, whole int) (server string, ready bool) {
 	f := ed.f
 	c, limit := &f.backend.Statements, f.sessions.statementLimit()
 	if limit == 0 && complete && !f.names.Has(name) {
@@ -242,11 +241,17 @@ func (ed *edit) need(name []byte, complete bool, whole int) (server string, own 
 		ed.drop(whole)
 		return "", false
 	}
-	ed.out, server, own = f.names.Need(ed.out, c, name, limit)
-	if !own {
+	var v prepared.Verdict
+	ed.out, server, v = f.names.Need(ed.out, c, name, limit)
+	switch v {
+	case prepared.Unowned:
 		f.stats.UnownedStatements++
+	case prepared.Wait:
+		f.stalled, ed.wait = true, true
+	case prepared.Changed:
+		ed.noted = true
 	}
-	return server, own
+	return server, v == prepared.Ready || v == prepared.Changed
 }
 
 // useUnnamed is for a Bind or Describe of the unnamed statement.
@@ -323,7 +328,7 @@ func mayClear(sql []byte) bool {
 // clearUp reports whether it is known now what the names mean that a client's next message waits for. It goes on as well
 // when nothing can be known, or when the server reads copy data.
 func clearUp(b *backend.Backend, n *prepared.Names) bool {
-	return b.Tracker.Pinned() || b.Tracker.CopyingIn() || !n.Unsure(&b.Statements) && !n.UnnamedUnsure(&b.Statements)
+	return b.Tracker.Pinned() || b.Tracker.CopyingIn() || !b.Statements.Asked() && !n.Unsure(&b.Statements) && !n.UnnamedUnsure(&b.Statements)
 }
 
 // condition is that of a backend whose transaction is over: SQL's PREPARE is no one else's business.

@@ -36,6 +36,8 @@ func (c *Cache) Edited(typ byte) bool {
 		return head == session.InjectedParse
 	case wire.MsgCloseComplete:
 		return head == session.InjectedClose || head == session.ParseKnown
+	case wire.MsgParameterDescription, wire.MsgRowDescription, wire.MsgNoData:
+		return head == session.InjectedDescribe
 	case wire.MsgErrorResponse:
 		return head == session.Refused
 	}

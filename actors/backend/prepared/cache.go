@@ -26,11 +26,15 @@ type Cache struct {
 	head           int
 	used           []*Statement // bound since the server was at rest, as far as it is kept
 	sqlNames       bool
+	asked          int    // Describes of ours that are unanswered
+	rests          uint32 // how often the server was at rest
 }
 
 type entry struct {
 	st           *Statement
 	version      uint32
+	shape        *shape
+	parsed       uint32 // rests when it was parsed
 	newer, older *entry
 }
 
@@ -40,10 +44,12 @@ type op struct {
 	// Of the server connection: parsed is a statement it has when this succeeds, closed one that it has no more.
 	parsed, closed *Statement
 	version        uint32
+	shape          *shape // … of closed
+	described      *shape // … that is asked for
 	// Of the client: name means now instead of was; unnamed: it is a Parse of the unnamed statement.
 	names    *Names
 	name     string
-	now, was *Statement
+	now, was owned
 	unnamed  bool
 	change   uint32
 	prior    unnamed
@@ -76,52 +82,13 @@ func (c *Cache) SQLNames() bool { return c.sqlNames }
 // Len is the number of statements the server has under names of ours.
 func (c *Cache) Len() int { return len(c.entries) }
 
-// need appends what makes the server have st: nothing, if it has. At most limit statements stay beside it.
-func (c *Cache) need(out []byte, store *Store, st *Statement, limit int) []byte {
-	out, fresh := c.makeRoom(out, store, st, limit)
-	if fresh {
-		c.sent(session.InjectedParse, c.parse(st))
-		out = appendParse(out, st.name, st.text)
-	}
-	return out
-}
-
-// makeRoom appends the Closes before a Parse of st; fresh is false if the server has st already.
-func (c *Cache) makeRoom(out []byte, store *Store, st *Statement, limit int) (_ []byte, fresh bool) {
-	c.store = store
-	if e := c.entries[st]; e != nil {
-		c.unlink(e)
-		c.link(e)
-		if e.version == st.version {
-			return out, false
-		}
-		out = c.close(out, e)
-	}
-	for c.oldest != nil && (len(c.entries) >= limit || c.bytes+st.size() > MaxCacheBytes) {
-		c.Evictions++
-		out = c.close(out, c.oldest)
-	}
-	return out, true
-}
-
-func (c *Cache) close(out []byte, e *entry) []byte {
-	st := e.st
-	c.sent(session.InjectedClose, op{closed: st, version: e.version})
-	st.refs++ // the op's
-	c.remove(st)
-	return appendClose(out, st.name)
-}
-
-// parse is the op of a Parse of st, from now on one of the server's.
-func (c *Cache) parse(st *Statement) op {
-	c.Parses++
-	st.refs++ // the op's
-	c.add(st, st.version)
-	return op{parsed: st, version: st.version}
-}
-
 // Rested notes that the server is at rest: what was used before worked.
 func (c *Cache) Rested() {
+	c.rests++
+	c.forget()
+}
+
+func (c *Cache) forget() {
 	clear(c.used)
 	c.used = c.used[:0]
 }
@@ -138,6 +105,10 @@ func (c *Cache) done() {
 	o := c.pop()
 	if o.unnamed {
 		o.names.pending--
+	}
+	if o.described != nil {
+		c.asked--
+		o.described.state = known
 	}
 	c.settle(&o)
 }
@@ -161,7 +132,10 @@ func (c *Cache) undo(o *op, failed bool, later []op) {
 	case o.parsed != nil:
 		c.remove(o.parsed)
 	case o.closed != nil && c.entries[o.closed] == nil:
-		c.add(o.closed, o.version)
+		c.add(o.closed, o.version, o.shape)
+	case o.described != nil:
+		c.asked--
+		o.described.state = lost
 	}
 	switch {
 	case o.names == nil:
@@ -193,7 +167,7 @@ func (c *Cache) pop() op {
 
 // settle lets go of what an op held.
 func (c *Cache) settle(o *op) {
-	for _, st := range [...]*Statement{o.parsed, o.closed, o.now, o.was} {
+	for _, st := range [...]*Statement{o.parsed, o.closed, o.now.st, o.was.st} {
 		if st != nil {
 			c.store.release(st)
 		}
@@ -215,7 +189,7 @@ func (c *Cache) changed() {
 	for _, st := range c.used {
 		st.version++
 	}
-	c.Rested()
+	c.forget()
 }
 
 // clear notes that all statements of the server are gone: DEALLOCATE ALL, DISCARD ALL. What was sent later stays.
@@ -249,14 +223,14 @@ func (c *Cache) Drop() {
 	for c.oldest != nil {
 		c.remove(c.oldest.st)
 	}
-	c.used = nil
+	c.used, c.asked = nil, 0
 }
 
-func (c *Cache) add(st *Statement, version uint32) {
+func (c *Cache) add(st *Statement, version uint32, s *shape) {
 	if c.entries == nil {
 		c.entries = map[*Statement]*entry{}
 	}
-	e := &entry{st: st, version: version}
+	e := &entry{st: st, version: version, shape: s, parsed: c.rests}
 	c.entries[st] = e
 	st.refs++
 	c.bytes += st.size()

@@ -19,7 +19,7 @@ const (
 // Names are what one client has: its named statements, and its unnamed one.
 type Names struct {
 	store  *Store
-	byName map[string]*Statement
+	byName map[string]owned
 	bytes  int
 
 	// The unnamed statement, as it is if what was sent is not undone. here: the server connection held now has it. pending
@@ -73,7 +73,7 @@ func (n *Names) Cleared(c *Cache) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.byName)) {
 		if c == nil || !c.named(name) {
-			n.set(name, nil)
+			n.set(name, owned{})
 		}
 	}
 }
@@ -81,26 +81,27 @@ func (n *Names) Cleared(c *Cache) {
 func (c *Cache) named(name string) bool {
 	open := c.open()
 	for i := range open {
-		if open[i].now != nil && open[i].name == name {
+		if open[i].now.st != nil && open[i].name == name {
 			return true
 		}
 	}
 	return false
 }
 
-// set makes name mean st, nothing if st is nil.
-func (n *Names) set(name string, st *Statement) {
-	if was := n.byName[name]; was != nil {
+// set makes name mean o, nothing if its st is nil.
+func (n *Names) set(name string, o owned) {
+	st := o.st
+	if was := n.byName[name].st; was != nil {
 		delete(n.byName, name)
 		n.bytes -= len(name) + was.size()
 		n.store.release(was)
 	}
 	if st != nil && !n.gone {
 		if n.byName == nil {
-			n.byName = map[string]*Statement{}
+			n.byName = map[string]owned{}
 		}
 		st.refs++
-		n.byName[name] = st
+		n.byName[name] = o
 		n.bytes += len(name) + st.size()
 	}
 }
@@ -208,24 +209,24 @@ func (n *Names) Parse(out []byte, c *Cache, p Parsed, env string, limit int) []b
 	}
 	defer n.store.release(st)
 	out, fresh := c.makeRoom(out, n.store, st, limit)
-	o := op{names: n, name: string(p.Name), now: st}
+	o := op{names: n, name: string(p.Name), now: owned{st: st}}
 	st.refs++ // the op's
+	if !fresh && c.mayHaveFailed() {
+		out, fresh = c.close(out, c.entries[st]), true
+	}
 	if fresh {
 		po := c.parse(st)
 		o.parsed, o.version = po.parsed, po.version
+		o.now.shape = c.entries[st].shape
 		c.sent(session.ClientParse, o)
 		out = appendParse(out, st.name, p.Text)
-	} else if c.mayHaveFailed() {
-		out = c.close(out, c.entries[st])
-		po := c.parse(st)
-		o.parsed, o.version = po.parsed, po.version
-		c.sent(session.ClientParse, o)
-		out = appendParse(out, st.name, p.Text)
+		out = c.describe(out, st, o.now.shape)
 	} else {
+		o.now.shape = c.entries[st].shape
 		c.sent(session.ParseKnown, o)
 		out = appendClose(out, nothing)
 	}
-	n.set(o.name, st)
+	n.set(o.name, o.now)
 	return out
 }
 
@@ -237,24 +238,28 @@ func refuse(out []byte, c *Cache, e *pgerr.Error) []byte {
 	return appendFailing(out)
 }
 
-// Need appends what must be sent to c before a message that names a statement, and says what the server calls it. own is
-// false if the client has no such statement: then the server will say so under the client's name.
-func (n *Names) Need(out []byte, c *Cache, name []byte, limit int) (_ []byte, server string, own bool) {
-	st := n.byName[string(name)]
-	if st == nil {
+// Need appends what must be sent to c before a message that names a statement, and the name for the server in it.
+func (n *Names) Need(out []byte, c *Cache, name []byte, limit int) (_ []byte, server string, v Verdict) {
+	o, own := n.byName[string(name)]
+	if !own {
 		c.sent(session.InjectedClose, op{})
-		return appendClose(out, name), "", false
+		return appendClose(out, name), "", Unowned
 	}
-	out = c.need(out, n.store, st, limit)
-	c.touch(st)
-	return out, st.name, true
+	out, v = c.need(out, n.store, o, limit)
+	switch v {
+	case Ready:
+		c.touch(o.st)
+	case Changed:
+		return out, nothing, v
+	}
+	return out, o.st.name, v
 }
 
 // Refuse appends what fails in place of a client's message, which must be left out, with e for the client.
 func (n *Names) Refuse(out []byte, c *Cache, e *pgerr.Error) []byte { return refuse(out, c, e) }
 
 // Has reports whether the client has a statement of that name.
-func (n *Names) Has(name []byte) bool { return n.byName[string(name)] != nil }
+func (n *Names) Has(name []byte) bool { return n.byName[string(name)].st != nil }
 
 // MayHoldUnnamed reports whether a server connection of which nothing is certain but that it was not given away has the
 // client's own unnamed statement, or none.
@@ -263,10 +268,10 @@ func (n *Names) MayHoldUnnamed() bool { return n.here && n.pending == 0 }
 // Close appends what a client's Close of a statement becomes: other clients may have the same, so the server's stays.
 func (n *Names) Close(out []byte, c *Cache, name []byte) []byte {
 	o := op{}
-	if st := n.byName[string(name)]; st != nil {
-		o = op{names: n, name: string(name), was: st}
-		st.refs++ // the op's
-		n.set(o.name, nil)
+	if was := n.byName[string(name)]; was.st != nil {
+		o = op{names: n, name: string(name), was: was}
+		was.st.refs++ // the op's
+		n.set(o.name, owned{})
 	}
 	if c.store == nil {
 		c.store = n.store

@@ -30,6 +30,7 @@ type Statement struct {
 	key     string
 	refs    int
 	version uint32 // servers that have an older one parse it anew
+	news    uint64 // hash of the shape that a client was refused for last
 }
 
 // size is what the statement counts for in bounds on bytes.

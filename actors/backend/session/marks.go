@@ -5,12 +5,13 @@ import "fencepost/wire"
 // Marks stand in the queue of open messages for those of the extended protocol that the relay has sent of its own or
 // rewritten (package prepared). They are answered and skipped like the messages they are.
 const (
-	ClientParse   byte = 0x80 + iota // the client's Parse
-	ClientClose                      // the client's Close
-	InjectedParse                    // our Parse: the client does not see its answer
-	InjectedClose                    // our Close, likewise
-	ParseKnown                       // the client's Parse of what the server has, sent as a Close of nothing: CloseComplete means ParseComplete
-	Refused                          // a Bind or Parse that fails: the client sees another error instead
+	ClientParse      byte = 0x80 + iota // the client's Parse
+	ClientClose                         // the client's Close
+	InjectedParse                       // our Parse: the client does not see its answer
+	InjectedClose                       // our Close, likewise
+	ParseKnown                          // the client's Parse of what the server has, sent as a Close of nothing: CloseComplete means ParseComplete
+	Refused                             // a Bind or Parse that fails: the client sees another error instead
+	InjectedDescribe                    // our Describe of a statement that was parsed anew
 )
 
 // IsMark reports whether an open message is one of these.
@@ -29,12 +30,12 @@ func (t *Tracker) SentMarked(mark byte) {
 
 // edits reports whether the answer to a message does not reach the client as it is.
 func edits(mark byte) bool {
-	return mark == InjectedParse || mark == InjectedClose || mark == ParseKnown || mark == Refused
+	return mark == InjectedParse || mark == InjectedClose || mark == ParseKnown || mark == Refused || mark == InjectedDescribe
 }
 
 func (t *Tracker) unmark(m byte) {
 	switch m {
-	case InjectedParse, InjectedClose, ParseKnown, Refused:
+	case InjectedParse, InjectedClose, ParseKnown, Refused, InjectedDescribe:
 		t.edited--
 		t.marked--
 	case ClientParse, ClientClose:

@@ -156,9 +156,9 @@ func (t *Tracker) Received(typ byte) bool {
 	case wire.MsgCloseComplete:
 		return t.strike(head, wire.MsgClose) || t.strikeMarked(head, ClientClose, InjectedClose) || t.strikeMarked(head, ParseKnown, 0)
 	case wire.MsgNoData:
-		return t.strike(head, wire.MsgDescribe)
+		return t.strike(head, wire.MsgDescribe) || t.strikeMarked(head, InjectedDescribe, 0)
 	case wire.MsgRowDescription:
-		return head == wire.MsgQuery || t.strike(head, wire.MsgDescribe)
+		return head == wire.MsgQuery || t.strike(head, wire.MsgDescribe) || t.strikeMarked(head, InjectedDescribe, 0)
 	case wire.MsgCommandComplete, wire.MsgEmptyQueryResponse:
 		t.copying = noCopy
 		return head == wire.MsgQuery || t.strike(head, wire.MsgExecute)
@@ -225,7 +225,7 @@ func (t *Tracker) failed() {
 	t.copying = noCopy
 	switch t.head() {
 	case wire.MsgParse, wire.MsgBind, wire.MsgDescribe, wire.MsgClose, wire.MsgExecute:
-	case ClientParse, InjectedParse, ClientClose, InjectedClose, ParseKnown, Refused:
+	case ClientParse, InjectedParse, ClientClose, InjectedClose, ParseKnown, Refused, InjectedDescribe:
 	default:
 		return
 	}
