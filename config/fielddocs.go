@@ -91,7 +91,7 @@ var fieldDocs = map[string]string{
 	"shards.standby_balance":              "How reads are spread over the standbys: least_waiting (where fewest clients wait), round_robin or random.",
 	"shards.state_file":                   "File that keeps the cluster's identity and its highest timeline over a restart, so that a server left behind by an earlier failover gets no writes from the start. Relative to the settings file's directory; each shard has its own. \"\" is none.",
 	"shards.system_identifier":            "Identifier of the cluster (system_identifier of pg_control_system()); a host of another one is never used. Digits, in quotes or without. Absent: learnt from the hosts.",
-	"shards.unhealthy_after":              "Silence of the primary after which the shard is unhealthy: connections stay, but each must prove that it can write; at least twice role_check_interval. A primary silent for this long also yields to another one on its timeline.",
+	"shards.unhealthy_after":              "Silence of the primary after which the shard is unhealthy: connections stay, but each must prove that it can write; at least twice role_check_interval. A primary silent for this long also yields to another one on its timeline; what a standby silent for this long has not answered ends with 08006.",
 	"users.password":                      "The user's secret: the password in plain text, an md5 hash as PostgreSQL stores it (\"md5…\"), or a SCRAM verifier (\"SCRAM-SHA-256$…\"). Unless auth_type is trust a user without one cannot log in, nor one with an md5 hash if it is scram-sha-256.",
 	"users.pool_mode":                     "pool_mode for this user.",
 	"users.pool_size":                     "default_pool_size for the pools of this user.",

@@ -47,7 +47,7 @@ type Shard struct {
 
 	// Silence of the primary after which the shard is unhealthy: connections stay, but each must prove that it can
 	// write; at least twice role_check_interval. A primary silent for this long also yields to another one on its
-	// timeline.
+	// timeline; what a standby silent for this long has not answered ends with 08006.
 	UnhealthyAfter time.Duration `group:"Failover" key:"unhealthy_after" default:"10s" min:"20ms" max:"8760h" reload:"yes"`
 	// Share of the connections to the primary, counted when the shard became unhealthy, that must be lost before the
 	// state becomes failover. A new primary and a confirmed shutdown take effect at once.

@@ -52,6 +52,8 @@ func table() []row {
 		{"FenceUnanswered", FenceUnanswered(time.Second), e, "08006", "the server did not confirm that it is the primary", false},
 		{"Superseded", Superseded("b was elected"), f, "57P01", "terminating connection: its server is no longer the primary", false},
 		{"SupersededInTransaction", SupersededInTransaction("b was elected"), f, "57P01", "terminating connection: its server is no longer the primary", false},
+		{"StandbyPromoted", StandbyPromoted("b is out of recovery"), f, "57P01", "terminating connection: its server is no longer a standby", false},
+		{"StandbySilent", StandbySilent(errors.New("b has answered nobody")), f, "08006", "terminating connection: its standby does not answer", false},
 		{"SupersededUnanswered", SupersededUnanswered("b was elected"), f, "08007", "terminating connection: its server is no longer the primary", false},
 		{"Canceled", Canceled(), e, "57014", "canceling statement due to user request", true},
 		{"StatementMode", StatementMode(), f, "0A000", "transaction blocks not allowed in statement pooling mode", false},

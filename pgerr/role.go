@@ -59,3 +59,16 @@ func SupersededUnanswered(why string) *Error {
 		Detail: "The request was sent and not answered: it may or may not have taken effect. " + why,
 		Hint:   "Reconnect, and check whether the change was made before you repeat it."}
 }
+
+// StandbyPromoted ends a session that wants a standby and holds a connection to a server that is none any more, between
+// transactions. why is what is known of it.
+func StandbyPromoted(why string) *Error {
+	return &Error{Severity: SeverityFatal, Code: AdminShutdown, Message: "terminating connection: its server is no longer a standby", Detail: why,
+		Hint: "Reconnect. No transaction was open; settings and other session state on that server are lost."}
+}
+
+// StandbySilent ends a session whose standby has said nothing for long, on any connection. why names it.
+func StandbySilent(why error) *Error {
+	return &Error{Severity: SeverityFatal, Code: ConnectionFailure, Message: "terminating connection: its standby does not answer", Detail: why.Error(),
+		Hint: "Reconnect. A standby takes no writes: what was not answered is safe to repeat."}
+}

@@ -131,6 +131,7 @@ type Backend struct {
 	idleSince time.Time
 	lastCode  string // see LastCode
 	farewell  bool   // see Farewell
+	silent    bool   // see Close
 	stopDial  context.CancelFunc
 	leases    Leases
 	leaseID   uint64
@@ -160,7 +161,7 @@ func (b *Backend) Receive(ctx actor.Context) {
 	case cleanTimeout:
 		b.cleanTooLong()
 	case *Close:
-		b.mayTerminate = m.Goodbye
+		b.mayTerminate, b.silent = m.Goodbye, m.Silent
 		b.end(true, errors.New(m.Why))
 	case *Cancel:
 		b.startCancel(m.Holder, m.Done)
@@ -301,7 +302,11 @@ func (b *Backend) end(expected bool, why error) {
 	}
 	h, outstanding := b.holder, b.Tracker.Outstanding() > 0 || b.Tracker.NeedsSync()
 	b.shut()
-	if h != nil {
+	switch {
+	case h == nil:
+	case b.silent:
+		h.ServerLost(pgerr.StandbySilent(why))
+	default:
 		h.ServerLost(pgerr.ServerLost(outstanding).WithCause(why))
 	}
 	if was == dialling {

@@ -24,6 +24,7 @@ type (
 	Close struct {
 		Why     string
 		Goodbye bool // with a Terminate: no client's message was cut on it
+		Silent  bool // its server, a standby, says nothing any more: a holder is told so
 	}
 	// Fence asks the server, on this connection and while nobody holds it, who it is and whether it can take writes now
 	// (role.IdentityQuery). Answered once by Fenced with the same ID, unless the connection is lost before (Lost).

@@ -19,7 +19,11 @@ func (f *Frontend) superseded(m *lane.Superseded) {
 	if f.backend == nil || f.backend != m.Backend {
 		return // it was given back before it was told
 	}
-	if m.AtBoundary {
+	switch {
+	case m.Promoted:
+		f.drain(pgerr.StandbyPromoted(m.Why), false)
+		return
+	case m.AtBoundary:
 		f.drain(pgerr.Superseded(m.Why), false)
 		return
 	}

@@ -76,9 +76,10 @@ type lease struct {
 type leaseKind uint8
 
 const (
-	reads      leaseKind = iota
-	writes               // it was granted for writes
-	superseded           // so it was, and the holder was told that its server is not the primary any more
+	reads        leaseKind = iota
+	standbyReads           // for nothing but a standby
+	writes                 // for writes
+	superseded             // for either of both, and the holder was told that its server is not that any more
 )
 
 // writing reports whether a holder may write and does not know that it must not.

@@ -152,6 +152,15 @@ func (hp *hostPool) opened() int {
 	return m.Size() - m.Count(pool.Dialling) - m.Count(pool.Closing)
 }
 
+// cut closes all connections, whoever holds them: their server says nothing any more.
+func (hp *hostPool) cut() {
+	hp.entries(func(e *entry) {
+		if e.pid != nil {
+			hp.lane.root.Send(e.pid, &backend.Close{Why: hp.host + " has answered nobody for long", Silent: true})
+		}
+	})
+}
+
 // setWarm keeps backends open although nobody has asked for one: for a login, one more than those that have not helped it;
 // to the standby that is likely to be promoted while the primary is in question; and one to a host that nothing else looks
 // at: a candidate while a write waits, and a primary whose clients are refused.

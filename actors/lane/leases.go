@@ -41,8 +41,11 @@ func (e *entry) give(co *Checkout) {
 		l.stats.PrimaryWait.Observe(waited)
 	}
 	e.lease.to, e.lease.kind = co.From, reads
-	if co.Target == ReadWrite {
+	switch co.Target {
+	case ReadWrite:
 		e.lease.kind, e.hp.unfit = writes, ""
+	case Standby:
+		e.lease.kind = standbyReads
 	}
 	e.lease.msg.Req, e.lease.msg.Epoch = co.Req, l.view.Epoch
 	l.waiters.answered(co)

@@ -114,7 +114,7 @@ type (
 	}
 )
 
-// Superseded tells the holder of a lease that may write that its server is not the primary any more: another one was
+// Superseded tells the holder of a lease that its server is not what it was leased for any more: it may write, and another one was
 // elected, or its timeline is below the floor. The holder ends the lease at once, as docs/failover.md says of what clients see.
 type Superseded struct {
 	Backend *backend.Backend
@@ -122,6 +122,8 @@ type Superseded struct {
 	// AtBoundary: it is still the only one, but read-only by its own settings: the transaction under way may go on, and the
 	// lease ends with it.
 	AtBoundary bool
+	// Promoted: the holder, which wants a standby, has one no longer. With AtBoundary.
+	Promoted bool
 }
 
 // Target is what a checkout is for; libpq's words.

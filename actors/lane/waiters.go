@@ -117,7 +117,7 @@ func (l *Lane) abandon(co *Checkout) {
 
 // placeView is what the placing needs of a view.
 func placeView(v *shard.View) placement.View {
-	return placement.View{Elected: v.Elected, Standbys: v.Standbys, Failover: v.State == health.Failover, ReadOnly: v.ReadOnly, Refuse: v.Refuse, Grants: grantView(v)}
+	return placement.View{Elected: v.Elected, Standbys: v.Standbys, Promoted: v.Promoted, Silent: v.Silent, Late: v.Late, Failover: v.State == health.Failover, ReadOnly: v.ReadOnly, Refuse: v.Refuse, Grants: grantView(v)}
 }
 
 // sync acts on the shard's present view. Everything the lane does begins with it, so that nothing is granted or opened
@@ -156,7 +156,7 @@ func (l *Lane) snapshot() (pools []*placement.Pool) {
 			p.Waiting = append(p.Waiting, placement.Waiter{Owner: co, Target: co.Target, Turn: co.Turn})
 		}
 		hp.entries(func(e *entry) {
-			c := placement.Connection{Owner: e, Known: e.known(), Writes: e.writing()}
+			c := placement.Connection{Owner: e, Known: e.known(), Writes: e.writing(), Standby: e.lease.to != nil && e.lease.kind == standbyReads}
 			if e.fence != nil && e.fence.co != nil {
 				co := e.fence.co
 				c.FencedFor = &placement.Waiter{Owner: co, Target: co.Target, Turn: co.Turn}
@@ -187,6 +187,12 @@ func (l *Lane) move(e placement.Effect) {
 		}
 		x := e.Connection.Owner.(*entry)
 		l.root.Send(x.lease.to, &Superseded{Backend: x.b, Why: l.view.Why, AtBoundary: true})
+	case placement.EndReads:
+		x := e.Connection.Owner.(*entry)
+		x.lease.kind = superseded
+		l.root.Send(x.lease.to, &Superseded{Backend: x.b, Why: "its server, " + hp.host + ", is out of recovery", AtBoundary: true, Promoted: true})
+	case placement.Cut:
+		hp.cut()
 	case placement.Supersede:
 		x, why := e.Connection.Owner.(*entry), l.view.Why
 		if l.view.State == health.Failover && x.b.Host() == l.view.Elected {

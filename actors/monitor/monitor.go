@@ -39,6 +39,9 @@ type Config struct {
 	Log zerolog.Logger
 }
 
+// DefaultUnanswered is the default of Config.Unanswered.
+const DefaultUnanswered = 10 * time.Second
+
 func (c Config) withDefaults() *Config {
 	if c.Password == nil {
 		c.Password = func(context.Context) (string, error) { return "", nil }
@@ -47,7 +50,7 @@ func (c Config) withDefaults() *Config {
 		c.Dial = (&net.Dialer{KeepAlive: -1}).DialContext
 	}
 	for d, def := range map[*time.Duration]time.Duration{
-		&c.Late: time.Second, &c.Unanswered: 10 * time.Second, &c.Connect: 3 * time.Second, &c.Login: 10 * time.Second,
+		&c.Late: time.Second, &c.Unanswered: DefaultUnanswered, &c.Connect: 3 * time.Second, &c.Login: 10 * time.Second,
 		&c.Mode.Interval: time.Second, &c.Mode.Backoff: LongBackoff,
 	} {
 		if *d == 0 {

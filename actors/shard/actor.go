@@ -250,6 +250,9 @@ func (a *decider) dispatch(now time.Time, message any) {
 		a.probed(now, m.Observation)
 	case *monitor.Late:
 		a.elect(now, now, election.Late{Host: m.Host})
+		if w := a.monitors.hosts[m.Host]; w != nil {
+			w.late, a.stale = true, true
+		}
 	case *monitor.Lost:
 		a.monitorLost(now, m)
 	case *monitor.Refused:

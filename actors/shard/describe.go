@@ -72,7 +72,7 @@ type HostRow struct {
 type Transition struct {
 	At      time.Time
 	Epoch   uint64
-	Kind    string // fleet, switchover, view, state, doubt, doubt over, demoted, conflict, conflict over, foreign, disagreement, outranked, outrun, forget, hosts
+	Kind    string // fleet, switchover, view, state, doubt, doubt over, demoted, conflict, conflict over, foreign, disagreement, outranked, outrun, silent, forget, hosts
 	Host    string
 	Elected string
 	State   health.State

@@ -204,7 +204,7 @@ func (a *decider) monitorState(now time.Time, m *monitor.State) {
 	if w == nil {
 		return
 	}
-	w.kind, w.code, w.err = m.Kind, m.Code, ""
+	w.kind, w.since, w.late, w.code, w.err = m.Kind, now, false, m.Code, ""
 	if m.Err != nil {
 		w.err = m.Err.Error()
 	}

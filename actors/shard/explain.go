@@ -60,7 +60,8 @@ func (e explainer) hint(rows []election.HostRow) string {
 	case behind && foreign && e.fixedID:
 		return "A writable server belongs to a different cluster. If it is the right server, change system_identifier in the settings and RELOAD."
 	case behind:
-		return "A writable server was refused: its timeline is older than one already used, or it belongs to a different cluster. " +
+		return "A writable server was refused: its timeline is older than one already used (was another server promoted, perhaps by hand while a cluster manager " +
+			"was paused?), or it belongs to a different cluster. " +
 			"If it is the right server, run FORGET " + e.shard + " on the admin console."
 	}
 	return ""

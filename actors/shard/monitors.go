@@ -17,7 +17,9 @@ import (
 type watched struct {
 	pid   *actor.PID // nil: its name has no address yet, or the monitor failed for good; see reconcileMonitors
 	login monitorLogin
-	kind  monitor.Kind // how it is reached, as the monitor told last
+	kind  monitor.Kind // how it is reached, as the monitor told last …
+	since time.Time    // … and since when
+	late  bool         // a probe has had no answer for long
 	code  string
 	err   string
 	up    bool // the monitor's connection is counted
@@ -30,9 +32,23 @@ type watched struct {
 }
 
 // monitorLogin is what a monitor cannot be told while it runs.
-type monitorLogin struct{ user, database, password string }
+type monitorLogin struct {
+	user, database, password string
+	unanswered               time.Duration // 0: the monitor's own
+}
 
-func (s *Settings) login() monitorLogin { return monitorLogin{s.User, s.Database, s.Password} }
+// leastUnanswered is the least time after which a monitor gives up a connection on which it has no answer: a busy server is slow.
+const leastUnanswered = 2 * time.Second
+
+// A monitor gives up a silent connection when its host counts as silent, if that is sooner than it would by itself: whether it is the host
+// or the connection shows the next one.
+func (s *Settings) login() monitorLogin {
+	l := monitorLogin{user: s.User, database: s.Database, password: s.Password}
+	if after := s.Election.UnhealthyAfter; after > 0 && after < monitor.DefaultUnanswered {
+		l.unanswered = max(after, leastUnanswered)
+	}
+	return l
+}
 
 var (
 	probeNow  = &monitor.ProbeNow{}
@@ -98,7 +114,7 @@ func (m *monitors) setMode(ctx actor.Context, mode monitor.Mode) {
 // start spawns a host's monitor.
 func (m *monitors) start(ctx actor.Context, h election.HostConfig, login monitorLogin) *actor.PID {
 	c := monitor.Config{
-		Host: h.Host, User: login.user, Database: login.database, Dial: m.cfg.Dial, Mode: m.mode, Log: m.log,
+		Host: h.Host, User: login.user, Database: login.database, Dial: m.cfg.Dial, Mode: m.mode, Log: m.log, Unanswered: login.unanswered,
 		Password: func(context.Context) (string, error) { return login.password, nil },
 	}
 	if named(HostSetting{Addr: h.Name, Role: h.Role}) {

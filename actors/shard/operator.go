@@ -53,8 +53,10 @@ func (a *decider) describe(now time.Time) Row {
 	if doubted {
 		row.Doubt, row.DoubtSince = doubt, a.doubtSince
 	}
-	for _, h := range a.election.Hosts(now) {
-		r := HostRow{HostRow: h, ReadsWhy: a.reads().objection(now, h)}
+	rows := a.election.Hosts(now)
+	why, _ := a.reads().objections(now, rows)
+	for i, h := range rows {
+		r := HostRow{HostRow: h, ReadsWhy: why[i]}
 		r.Reads = r.ReadsWhy == ""
 		if w := a.monitors.hosts[h.Host]; w != nil {
 			r.Monitor, r.MonitorCode, r.MonitorErr = w.kind, w.code, w.err

@@ -2,9 +2,11 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
 
 	"fencepost/actors/shard/election"
 	"fencepost/role"
@@ -16,6 +18,11 @@ func (a *decider) publish(now time.Time) {
 	told := v.ActsLike(old)
 	if told && v.Why == old.Why && v.Explanation == old.Explanation && v.Hint == old.Hint && v.NoReads == old.NoReads {
 		return
+	}
+	for _, h := range v.Silent {
+		if !slices.Contains(old.Silent, h) {
+			a.logTransition(now, zerolog.WarnLevel, "silent", role.Host(h), fmt.Sprintf("nothing was heard from it for %v: what is unanswered there is ended", a.mem.settings.Election.UnhealthyAfter))
+		}
 	}
 	a.cfg.Shard.Publish(v)
 	if !told {
@@ -37,7 +44,11 @@ func (a *decider) compose(now time.Time) *View {
 		Epoch: e.Epoch, Elected: string(e.Elected), Floor: e.Floor.Timeline, SystemID: e.Floor.SystemID,
 		Static:      e.Elected != "" && a.list.roleOf(e.Elected) == election.Any,
 		NoTimelines: e.Evidence.NoTimelines, State: a.health.State(), StateWhy: a.health.Reason(), Since: e.Since, Why: e.Why,
-		Standbys: a.reads().standbys(now, rows), Balance: s.Balance, Warm: s.Warm, Refuse: s.Refuse,
+		Promoted: promoted(rows), Silent: a.reads().silent(now, rows), Balance: s.Balance, Warm: s.Warm, Refuse: s.Refuse,
+	}
+	v.Standbys, v.Late = a.reads().standbys(now, rows)
+	if _, doubted := a.election.InDoubt(); doubted || e.Elected == "" {
+		v.Late = false // the primary is no better
 	}
 	if e.Elected == "" {
 		v.Candidates, v.ReadOnly = a.monitors.candidates(a.list), readOnlyHost(rows, a.health.Host())

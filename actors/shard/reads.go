@@ -32,6 +32,7 @@ func (w *watched) answered(o role.Observation, primary uint64) {
 	if o.Asked.After(w.ban.since) {
 		w.ban = ban{}
 	}
+	w.late = false
 	w.standby = o.Verdict == role.InRecovery
 	switch {
 	case !w.standby:
@@ -79,6 +80,8 @@ func (s reads) objection(now time.Time, row election.HostRow) string {
 		return "it has no monitor"
 	case w.kind.Down(), w.kind == monitor.Starting, w.kind == monitor.Silent:
 		return "its monitor: " + w.kind.String()
+	case w.silent(now, row, s.settings.Election.UnhealthyAfter):
+		return fmt.Sprintf("nothing was heard from it for %v", s.settings.Election.UnhealthyAfter)
 	case w.banned(now):
 		return "it is banned"
 	case row.Pending && slices.Contains(s.before, string(row.Host)):
@@ -95,11 +98,74 @@ func (s reads) objection(now time.Time, row election.HostRow) string {
 	return ""
 }
 
-// standbys are the hosts that serve reads, those with the most of the log first, else in the order of the list.
-func (s reads) standbys(now time.Time, rows []election.HostRow) []string {
-	var serve []election.HostRow
+// objections say for each host why it serves no reads; "" if it does. One whose monitor waits for an answer, which may be frozen, does
+// not while others do. late: all that serve are such ones.
+func (s reads) objections(now time.Time, rows []election.HostRow) (why []string, late bool) {
+	why = make([]string, len(rows))
+	well := false
+	for i, row := range rows {
+		why[i] = s.objection(now, row)
+		well = well || why[i] == "" && !s.hosts[row.Host].waits()
+	}
+	for i, row := range rows {
+		switch {
+		case why[i] != "" || !s.hosts[row.Host].waits():
+		case well:
+			why[i] = "its monitor waits for an answer"
+		default:
+			late = true
+		}
+	}
+	return why, late
+}
+
+// waits reports whether the monitor has waited for an answer for long, or has none to ask.
+func (w *watched) waits() bool { return w.late || w.kind == monitor.Connecting }
+
+// reconnecting is how long a monitor whose probe was not answered tries to connect anew before its host counts as silent: what is wrong may be
+// wrong with its old connection alone.
+const reconnecting = time.Second
+
+// silent reports whether a standby has said nothing for so long, on the monitor's old connection or a new one.
+func (w *watched) silent(now time.Time, row election.HostRow, after time.Duration) bool {
+	if after <= 0 || row.Elected || row.Last.Verdict != role.InRecovery || row.Heard.IsZero() || now.Before(row.Heard.Add(after)) {
+		return false
+	}
+	switch w.kind {
+	case monitor.Silent, monitor.Unreachable:
+		return true
+	case monitor.Connecting:
+		return !now.Before(w.since.Add(reconnecting))
+	}
+	return false
+}
+
+// silent are the standbys that have said nothing for so long.
+func (s reads) silent(now time.Time, rows []election.HostRow) (hosts []string) {
 	for _, row := range rows {
-		if s.objection(now, row) == "" {
+		if w := s.hosts[row.Host]; w != nil && w.silent(now, row, s.settings.Election.UnhealthyAfter) {
+			hosts = append(hosts, string(row.Host))
+		}
+	}
+	return hosts
+}
+
+// promoted are the hosts that are out of recovery.
+func promoted(rows []election.HostRow) (hosts []string) {
+	for _, row := range rows {
+		if row.Last.Verdict.OutOfRecovery() {
+			hosts = append(hosts, string(row.Host))
+		}
+	}
+	return hosts
+}
+
+// standbys are the hosts that serve reads, those with the most of the log first, else in the order of the list; late: see objections.
+func (s reads) standbys(now time.Time, rows []election.HostRow) (list []string, late bool) {
+	var serve []election.HostRow
+	why, late := s.objections(now, rows)
+	for i, row := range rows {
+		if why[i] == "" {
 			serve = append(serve, row)
 		}
 	}
@@ -109,11 +175,10 @@ func (s reads) standbys(now time.Time, rows []election.HostRow) []string {
 			serve[j], serve[j-1] = serve[j-1], serve[j]
 		}
 	}
-	var list []string
 	for _, row := range serve {
 		list = append(list, string(row.Host))
 	}
-	return list
+	return list, late
 }
 
 // keepOrder puts the hosts in the order they were published in, new ones last.

@@ -27,7 +27,14 @@ type View struct {
 	Why   string
 	// Standbys may serve reads, those with the most WAL first. Banned, foreign and lagging ones are not among them.
 	Standbys []string
-	Balance  Balance
+	// Late: none of Standbys answers its monitor in time, and the primary does: reads that may go to the primary do.
+	Late bool
+	// Promoted are the hosts that are out of recovery, elected or not: sessions that want a standby end there.
+	Promoted []string
+	// Silent are standbys of which nothing was heard for unhealthy_after, on an old connection or a new one: what is unanswered there
+	// is ended.
+	Silent  []string
+	Balance Balance
 	// Warm is how many idle backends each lane keeps to Standbys[0] while State is not Healthy, so that a failover need not
 	// begin with logins.
 	Warm int
@@ -61,6 +68,7 @@ const (
 func (v *View) ActsLike(w *View) bool {
 	return v.Epoch == w.Epoch && v.Static == w.Static && v.Elected == w.Elected && v.Floor == w.Floor && v.SystemID == w.SystemID &&
 		v.NoTimelines == w.NoTimelines && v.State == w.State && v.Balance == w.Balance && v.Warm == w.Warm && v.Refuse == w.Refuse &&
+		v.Late == w.Late && slices.Equal(v.Promoted, w.Promoted) && slices.Equal(v.Silent, w.Silent) &&
 		slices.Equal(v.Standbys, w.Standbys) && slices.Equal(v.Candidates, w.Candidates) &&
 		v.ReadOnly == w.ReadOnly
 }

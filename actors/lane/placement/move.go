@@ -30,8 +30,9 @@ type Connection struct {
 	Known *role.Proof // what the server said last, nil if it was not asked
 	// FencedFor is the checkout that waits for the answer to a fence on it, nil if none does.
 	FencedFor *Waiter
-	// Writes: it is leased for writes, and its holder has not been told that it may write no more.
-	Writes bool
+	// Writes: it is leased for writes, and its holder has not been told that it may write no more. Standby: it is leased to a holder that
+	// wants nothing but a standby, and was not told that it is one no longer.
+	Writes, Standby bool
 }
 
 // Kind is what an Effect asks for.
@@ -41,7 +42,9 @@ type Kind uint8
 const (
 	Withdraw    Kind = iota + 1 // take Waiter out of the queue of Pool
 	Unfence                     // Waiter waits no more for the fence on Connection; the fence goes on
+	Cut                         // the connections of Pool are closed, whoever holds them
 	EndSessions                 // the holder of Connection ends its session with the transaction
+	EndReads                    // likewise: its server is a standby no longer
 	Supersede                   // the holder of Connection is told that its server is not the primary any more
 	Replace                     // every connection of Pool is closed as it comes to rest, idle ones now
 	Retire                      // Connection is
@@ -50,7 +53,7 @@ const (
 	Requeue                     // Waiter waits where Place says, at its turn
 )
 
-var kindNames = [...]string{"", "withdraw", "unfence", "end-sessions", "supersede", "replace", "retire", "demote", "promote", "requeue"}
+var kindNames = [...]string{"", "withdraw", "unfence", "cut", "end-sessions", "end-reads", "supersede", "replace", "retire", "demote", "promote", "requeue"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -74,6 +77,7 @@ func Move(old, now *View, sessions bool, pools []*Pool) []Effect {
 	}
 	if !now.Grants.Static { // else there are no roles any more
 		for _, p := range pools {
+			m.reads(p, sessions)
 			m.supersede(p, sessions)
 		}
 	}
@@ -112,6 +116,23 @@ func (m *move) unfence(p *Pool, c *Connection) {
 		m.effects = append(m.effects, Effect{Kind: Unfence, Pool: p, Connection: c, Waiter: c.FencedFor})
 		m.moved = append(m.moved, c.FencedFor)
 		c.FencedFor = nil
+	}
+}
+
+// reads ends what reads on a server that is silent, and sessions that want a standby on one that was promoted; leases that last a
+// transaction end by themselves.
+func (m *move) reads(p *Pool, sessions bool) {
+	if slices.Contains(m.now.Silent, p.Host) && !slices.Contains(m.old.Silent, p.Host) {
+		m.effects = append(m.effects, Effect{Kind: Cut, Pool: p})
+		return
+	}
+	if !sessions || !slices.Contains(m.now.Promoted, p.Host) {
+		return
+	}
+	for i := range p.Connections {
+		if c := &p.Connections[i]; c.Standby {
+			m.effects = append(m.effects, Effect{Kind: EndReads, Pool: p, Connection: c})
+		}
 	}
 }
 

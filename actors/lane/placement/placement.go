@@ -32,8 +32,13 @@ type View struct {
 	Elected  string   // the host that gets the writes, "" for none
 	Standbys []string // hosts that serve reads
 	Failover bool     // the shard has given up on the elected host, or the last one
-	ReadOnly string   // the host that was elected until it became read-only by its own settings, "" for none
-	Refuse   bool     // writes do not wait for a primary (failover_policy = "refuse")
+	// Promoted are hosts that are out of recovery, elected or not; Silent are standbys of which nothing was heard for so long that what is
+	// unanswered there is ended.
+	Promoted, Silent []string
+	// Late: no host of Standbys answers its monitor in time, while the elected one does: it serves what need not go to a standby.
+	Late     bool
+	ReadOnly string // the host that was elected until it became read-only by its own settings, "" for none
+	Refuse   bool   // writes do not wait for a primary (failover_policy = "refuse")
 	Grants   grant.View
 }
 
@@ -53,9 +58,14 @@ func (v *View) Place(t Target) Place {
 		return Place{Unplaced: v.Elected == "", Primary: v.Elected != ""}
 	case standbys == 0:
 		return Place{Unplaced: true}
+	case v.avoids(t):
+		return Place{Primary: true}
 	}
 	return Place{Standbys: standbys, Primary: t == Any && v.Elected != ""}
 }
+
+// avoids reports whether the standbys are left alone although there are some.
+func (v *View) avoids(t Target) bool { return v.Late && t != Standby && v.Elected != "" }
 
 // Serves reports whether a checkout may stay at a host, "" for unplaced.
 func (v *View) Serves(host string, t Target) bool {
@@ -65,9 +75,9 @@ func (v *View) Serves(host string, t Target) bool {
 	case host == "":
 		return len(v.Standbys) == 0 && (t == Standby || v.Elected == "")
 	case host == v.Elected:
-		return t == Any || t == PreferStandby && len(v.Standbys) == 0
+		return t == Any || t == PreferStandby && (len(v.Standbys) == 0 || v.Late)
 	}
-	return slices.Contains(v.Standbys, host)
+	return slices.Contains(v.Standbys, host) && !v.avoids(t)
 }
 
 // Refuses reports whether a checkout is answered at once because it would have to wait for a primary.

@@ -13,12 +13,12 @@ import (
 
 // script places and moves checkouts by text.
 //
-//	view [elected=H] [standbys=H,H] [failover] [read-only=H] [refuse] [static] [floor=N] [system=N]
+//	view [elected=H] [standbys=H,H] [failover] [promoted=H,H] [silent=H,H] [late] [read-only=H] [refuse] [static] [floor=N] [system=N]
 //	places                        where each target may wait under the view, and where it may stay
 //	move [sessions] VIEW...       the view becomes another one; answered by the effects. What the lane holds, one line each:
 //	  pool HOST [writers]         "-" for unplaced; what follows is in it
 //	    waiter NAME TARGET TURN
-//	    connection NAME [timeline=N] [system=N] [recovery] [writes] [fenced-for=NAME:TURN]
+//	    connection NAME [timeline=N] [system=N] [recovery] [writes] [standby] [fenced-for=NAME:TURN]
 type script struct{ view View }
 
 func TestScripts(t *testing.T) {
@@ -50,6 +50,12 @@ func parseView(t *testing.T, args []datadriven.CmdArg) (v View) {
 			v.Elected = a.Vals[0]
 		case "standbys":
 			v.Standbys = a.Vals
+		case "promoted":
+			v.Promoted = a.Vals
+		case "silent":
+			v.Silent = a.Vals
+		case "late":
+			v.Late = true
 		case "read-only":
 			v.ReadOnly = a.Vals[0]
 		case "failover":
@@ -151,6 +157,8 @@ func parseConnection(t *testing.T, name string, words []string) Connection {
 			id.SystemID = uint64(number(t, value))
 		case "recovery":
 			id.InRecovery = true
+		case "standby":
+			c.Standby = true
 		case "writes":
 			c.Writes = true
 		case "fenced-for":
